@@ -1,0 +1,3 @@
+"""`fit`: the inverse question."""
+
+from __future__ import annotations

@@ -1,0 +1,85 @@
+"""A question as users, scripts and CI write it: the names of `kvcalc batch` (CONTRACT, section 5), read strictly.
+
+parse_request({"model": "llama-2-7b", "context": "128k", "engine": "vllm"}) → Request(model, engine, workload)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kvcalc.errors import UsageError, nearest
+from kvcalc.units import checked_int, clean, parse_bytes, parse_tokens
+from kvcalc.workload import Workload
+
+#: The keys of a request line, and the only ones.
+KEYS = (
+    "id",
+    "command",
+    "model",
+    "context",
+    "sequences",
+    "kv_dtype",
+    "engine",
+    "engine_args",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "decode_context_parallel",
+    "gpu",
+    "kv_memory",
+    "shared_prefix",
+)
+_COUNTS = ("sequences", "tensor_parallel", "pipeline_parallel", "decode_context_parallel")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A model (text, or an inline document), an engine's name, and the workload."""
+
+    model: Any
+    engine: str
+    workload: Workload
+
+
+def parse_request(given: Mapping[str, Any]) -> Request:
+    """The request behind a mapping of KEYS. Raises UsageError for an unknown key or a value of the wrong kind."""
+    for key in given:
+        if key not in KEYS:
+            raise UsageError(f"request: unknown key '{clean(key, 40)}'", nearest(str(key), KEYS) or "keys: " + ", ".join(KEYS))
+    model = given.get("model")
+    if not isinstance(model, str | Mapping) or not model:
+        raise UsageError("request: 'model' is missing", "a catalogue id, a path, org/name, or an inline {hf_config: …}")
+    values: dict[str, Any] = {}
+    context = given.get("context")
+    if context is not None:
+        values["context"] = -1 if context == -1 else parse_tokens(_not_float(context, "context"), "context")
+    for name in _COUNTS:
+        if given.get(name) is not None:
+            values[name] = checked_int(given[name], name, least=1)
+    if given.get("shared_prefix") is not None:
+        values["shared_prefix"] = parse_tokens(_not_float(given["shared_prefix"], "shared_prefix"), "shared_prefix", least=0)
+    if given.get("kv_memory") is not None:
+        values["kv_memory"] = parse_bytes(_not_float(given["kv_memory"], "kv_memory"), "kv_memory")
+    for name in ("kv_dtype", "gpu"):
+        if given.get(name) is not None:
+            values[name] = _text(given[name], name)
+    args = given.get("engine_args")
+    if args is not None:
+        if not isinstance(args, Mapping):
+            raise UsageError("request: 'engine_args' is not a mapping", "write it like {block_size: 32}")
+        values["engine_args"] = args
+    engine = given.get("engine")
+    return Request(model, "ideal" if engine is None else _text(engine, "engine"), Workload(**values))
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"{what}: {clean(repr(value), 40)} is not a name", "write it as text")
+    return value
+
+
+def _not_float(value: object, what: str) -> str | int:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise UsageError(f"{what}: {clean(repr(value), 40)} is not a whole number", "write an integer, or text such as 32k")
+    return value
