@@ -5,22 +5,62 @@ A new engine is one file with one class: its settings, `plan()`, and where it ha
 
 from __future__ import annotations
 
+import math
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvcalc.errors import UsageError, nearest
-from kvcalc.units import clean
+from kvcalc.units import LARGEST, clean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from kvcalc.architecture import Architecture
     from kvcalc.plan import Capacity, Plan
     from kvcalc.workload import Workload
 
-_TRUE = {"true", "1", "yes", "on"}
-_FALSE = {"false", "0", "no", "off"}
+_TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+
+
+def _read_bool(value: object) -> bool | None:
+    return _TRUTH.get(str(value).lower()) if isinstance(value, bool | int | str) else None
+
+
+def _read_int(value: object) -> int | None:
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST else None
+
+
+def _read_float(value: object) -> float | None:
+    try:
+        number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _read_text(value: object) -> str | None:
+    return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+
+
+def _read_list(value: object) -> list[Any] | None:
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return list(value) if isinstance(value, list | tuple) else None
+
+
+#: How a value of each type is read; None where it cannot be.
+_READERS: dict[str, Callable[[object], Any]] = {
+    "bool": _read_bool,
+    "int": _read_int,
+    "float": _read_float,
+    "str": _read_text,
+    "list": _read_list,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +83,7 @@ class Setting:
         """`value` (from JSON, or text from the command line) in the setting's type. Raises UsageError."""
         if value is None or (isinstance(value, str) and value.lower() in ("none", "null") and self.default is None):
             return self.default
-        result = self._convert(value)
+        result = _READERS[self.type](value.strip() if isinstance(value, str) else value)
         if result is None or (self.least is not None and isinstance(result, int | float) and result < self.least):
             wanted = self.type if self.least is None else f"{self.type} of at least {self.least:g}"
             raise UsageError(f"engine setting {self.name}: {clean(repr(value), 40)} is not a valid {wanted}", self.about)
@@ -53,37 +93,6 @@ class Setting:
                 nearest(str(result), self.choices) or "one of " + ", ".join(self.choices),
             )
         return result
-
-    def _convert(self, value: object) -> Any:
-        text = value.strip() if isinstance(value, str) else None
-        if self.type == "bool":
-            if isinstance(value, bool):
-                return value
-            word = text.lower() if text is not None else str(value) if isinstance(value, int) else ""
-            return True if word in _TRUE else False if word in _FALSE else None
-        if isinstance(value, bool):
-            return None
-        if self.type == "int":
-            if isinstance(value, int):
-                return value if abs(value) <= 10**18 else None
-            return (
-                int(text) if text is not None and text.lstrip("+-").isascii() and text.lstrip("+-").isdigit() and len(text) < 20 else None
-            )
-        if self.type == "float":
-            return _float(value)
-        if self.type == "list":
-            return (
-                [part.strip() for part in text.split(",")] if text is not None else list(value) if isinstance(value, list | tuple) else None
-            )
-        return text if text is not None else str(value) if isinstance(value, int | float) else None
-
-
-def _float(value: object) -> float | None:
-    try:
-        number = float(value) if isinstance(value, int | float | str) else None
-    except (ValueError, OverflowError):
-        return None
-    return number if number is not None and number == number and abs(number) < 1e18 else None  # noqa: PLR0124  rejects NaN
 
 
 class Engine(ABC):
@@ -111,7 +120,7 @@ class Engine(ABC):
     def plan(self, architecture: Architecture, workload: Workload) -> Plan:
         """The bytes that this engine allocates. Raises EngineRejectsError, UsageError, UnsupportedArchitectureError."""
 
-    def capacity(self, architecture: Architecture, workload: Workload, kv_memory: int) -> Capacity | None:
+    def capacity(self, architecture: Architecture, workload: Workload, kv_memory: int) -> Capacity | None:  # noqa: ARG002  a default for engines without a notion of capacity
         """What the engine makes of `kv_memory` bytes per device; None: `fit` searches `plan()` alone."""
         return None
 
