@@ -1,0 +1,85 @@
+"""JSON Lines in, JSON Lines out: every line answered, none stops the others."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvcalc.batch import LONGEST_LINE, answer, answers
+
+MODEL = {
+    "architecture": {
+        "id": "tiny",
+        "family": "llama",
+        "dtype": "bfloat16",
+        "max_context": 4096,
+        "layers": {"pattern": ["all"], "count": 2, "states": {"all": {"kind": "full", "kv_heads": 2, "head_dim": 8}}},
+    }
+}
+
+
+def ask(**request: Any) -> dict[str, Any]:
+    return answer(json.dumps({"command": "estimate", "model": MODEL} | request))
+
+
+def test_an_answer_is_the_document_under_its_id() -> None:
+    found = ask(id="a", context=10)
+    assert found["ok"] is True
+    assert found["id"] == "a"
+    assert found["result"]["schema"] == "kvcalc.estimate/1"
+    assert found["result"]["bytes"]["total"] == 2 * 2 * (8 + 8) * 2 * 10
+    assert sum(line["bytes"] for line in found["result"]["lines"]) == found["result"]["bytes"]["total"]
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("{", "usage"),
+        ("[]", "usage"),
+        ("null", "usage"),
+        ("[" * 100_000, "usage"),
+        ('{"command": "guess", "model": "m"}', "usage"),
+        ('{"command": "estimate"}', "usage"),
+        ('{"command": "estimate", "model": {"hf": {}}}', "usage"),
+        ('{"command": "estimate", "model": {"architecture": 3}}', "usage"),
+        ('{"command": "estimate", "model": {"architecture": {}}}', "invalid_config"),
+        ('{"command": "estimate", "model": {"hf_config": {}}}', "invalid_config"),
+        ('{"command": "estimate", "model": {"hf_config": {"model_type": "nonesuch"}}}', "unsupported_architecture"),
+        ('{"command": "estimate", "model": {"gguf_metadata": {}}}', "invalid_config"),
+        ('{"command": "estimate", "model": "no-such-model"}', "unknown_model"),
+        ('{"command": "estimate", "model": {"architecture": {}}, "engine": "vlm"}', "invalid_config"),
+    ],
+)
+def test_bad_lines_are_answered(line: str, kind: str) -> None:
+    found = answer(line)
+    assert found["ok"] is False
+    assert found["error"]["type"] == kind
+    assert found["error"]["message"].isprintable()
+
+
+def test_a_line_that_is_too_long_is_not_parsed() -> None:
+    assert answer('"' + "x" * LONGEST_LINE + '"')["error"]["type"] == "usage"
+
+
+def test_order_is_kept_and_blank_lines_are_skipped() -> None:
+    lines = [json.dumps({"id": n, "command": "estimate", "model": MODEL, "context": n + 1}) for n in range(2)]
+    lines.insert(1, "   ")
+    lines.insert(2, "nonsense")
+    assert [(ok, json.loads(text)["id"]) for ok, text in answers(lines)] == [(True, 0), (False, None), (True, 1)]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["model", "context", "sequences", "engine", "kv_dtype", "engine_args", "tensor_parallel"]), JSON))
+def test_no_request_is_a_bug(request: dict[str, Any]) -> None:
+    found = answer(json.dumps({"command": "estimate", "model": MODEL} | request))
+    assert found["ok"] or found["error"]["type"] != "internal"
