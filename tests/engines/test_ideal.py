@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,9 +11,11 @@ from hypothesis import strategies as st
 from kvcalc.architecture import Architecture, Layout
 from kvcalc.engines import get_engine
 from kvcalc.errors import EngineRejectsError, UsageError
-from kvcalc.plan import Plan
 from kvcalc.states import Compressed, Full, GatedDeltaNet, Index, Latent, Mamba2, Sliding, State
 from kvcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from kvcalc.plan import Plan
 
 GQA = Full(kv_heads=8, query_heads=32, head_dim=128)
 WINDOW = Sliding(kv_heads=8, query_heads=32, head_dim=128, window=1024)
