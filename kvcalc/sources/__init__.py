@@ -1,7 +1,7 @@
 """MODEL text → Architecture.
 
     catalogue id         llama-2-7b                      catalogue.py
-    path                 ./config.json, a folder, x.gguf, x.yaml, - (standard input)     files.py
+    path                 ./config.json, a folder, x.gguf, x.yaml, - (standard input)     resolve.py, files.py
     Hub repository       org/name, org/name@revision     hub.py
     URL                  https://…/x.gguf                gguf_remote.py
     inline               {"hf_config": …} {"gguf_metadata": …} {"architecture": …}
@@ -12,7 +12,6 @@ A local path wins over a Hub repository of the same spelling only when it starts
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.errors import UsageError, nearest
@@ -27,15 +26,10 @@ _INLINE = ("hf_config", "gguf_metadata", "architecture")
 def load(model: str | Mapping[str, Any]) -> Architecture:
     """The architecture behind MODEL. Raises UnknownModelError, InvalidConfigError, UnsupportedArchitectureError, Hub errors."""
     if isinstance(model, str):
-        return _load_text(model)
+        from kvcalc.sources.resolve import resolve
+
+        return resolve(model)
     return _load_inline(model)
-
-
-@lru_cache(maxsize=64)
-def _load_text(model: str) -> Architecture:
-    from kvcalc.sources.resolve import resolve
-
-    return resolve(model)
 
 
 def _load_inline(model: Mapping[str, Any]) -> Architecture:

@@ -1,0 +1,212 @@
+"""A kvcalc document (a catalogue YAML, or the same as JSON) → Architecture, or every problem that it has.
+
+    check(document) ── plain values ── unknown keys, set aside ── states, one by one ── Architecture ── formats and layers named
+                                              each problem: file, line, path, one sentence of our own
+
+Pydantic checks the types, strictly (no `"32"`, no `true` for a number); its texts are translated, because users do not know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from kvcalc.architecture import Architecture, Expectation, Layout, Source
+from kvcalc.errors import InvalidConfigError, UsageError, nearest
+from kvcalc.formats import get_format
+from kvcalc.sources.yaml_reader import DEEPEST, Document, Path, Problem
+from kvcalc.states import KINDS, State
+from kvcalc.states.attention import Nothing
+from kvcalc.units import LARGEST, clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+#: Fields whose value is the name of a storage format, of the model and of any state.
+_FORMAT_FIELDS = ("dtype", "state_dtype", "conv_dtype", "format")
+
+
+def read_document(document: Document) -> Architecture:
+    """The architecture of a document. Raises InvalidConfigError with the first problem and the number of the others."""
+    architecture, problems = check(document)
+    if architecture is None or problems:
+        others = len(problems) - 1
+        hint = f"and {others} more; `kvcalc models validate` lists all" if others else "`kvcalc models show` prints a file that is right"
+        raise InvalidConfigError(str(problems[0]), hint)
+    return architecture
+
+
+def check(document: Document) -> tuple[Architecture | None, list[Problem]]:
+    """The architecture if it could be built, and every problem found on the way."""
+    return _Checker(document).run()
+
+
+class _Checker:
+    """One document, and what is wrong with it so far."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.problems: list[Problem] = []
+
+    def say(self, path: Path, message: str, *, at: Path | None = None) -> None:
+        self.problems.append(self.document.problem(path, message, at=at))
+
+    def run(self) -> tuple[Architecture | None, list[Problem]]:
+        value = self._plain(self.document.value, ())
+        if not isinstance(value, dict):
+            self.say((), "is not a mapping; a kvcalc model begins with `id:`, `family:` and `layers:`")
+            return None, self.problems
+        self._known(value, (), Architecture)
+        for name, model in (("source", Source), ("layers", Layout), ("draft", Layout)):
+            self._known(value.get(name), (name,), model)
+        expected = value.get("expect")
+        if isinstance(expected, list):
+            for index, entry in enumerate(expected):
+                self._known(entry, ("expect", index), Expectation)
+        for name in ("layers", "draft"):
+            self._states(value.get(name), name)
+        for name in ("expect", "assumptions"):
+            if isinstance(value.get(name), list):
+                value[name] = tuple(value[name])
+        architecture = self._built(Architecture, value, ())
+        if architecture is not None:
+            self._names(architecture)
+            architecture = _with_assumed(architecture)
+        return architecture, self.problems
+
+    def _plain(self, value: Any, path: Path) -> Any:
+        """`value` with plain dicts and lists all through, no number out of range, no deep nesting."""
+        if len(path) > DEEPEST:
+            self.say(path[:4], f"nested deeper than {DEEPEST} levels")
+            return None
+        if isinstance(value, Mapping):
+            return {str(key): self._plain(inner, (*path, str(key))) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._plain(inner, (*path, index)) for index, inner in enumerate(value)]
+        if isinstance(value, int) and abs(value) > LARGEST:
+            self.say(path, f"is out of range; at most {LARGEST:,}")
+            return 1
+        return value
+
+    def _known(self, value: Any, path: Path, model: type[BaseModel]) -> None:
+        """Report the keys that `model` does not have, and set them aside."""
+        if not isinstance(value, dict):
+            return
+        fields = model.model_fields
+        for key in [key for key in value if key not in fields]:
+            hint = nearest(key, fields) or "known keys: " + ", ".join(fields)
+            self.say(path, f"unknown key '{clean(key, 40)}'; {hint}", at=(*path, key))
+            del value[key]
+
+    def _states(self, layout: Any, name: str) -> None:
+        """Read every state of a layout in place, so that its problems name it; a bad one becomes a layer without a cache."""
+        states = layout.get("states") if isinstance(layout, dict) else None
+        if not isinstance(states, dict):
+            return
+        for key, value in states.items():
+            path: Path = (name, "states", key)
+            items = value if isinstance(value, list) else [value]
+            places = [(*path, index) for index in range(len(items))] if isinstance(value, list) else [path]
+            states[key] = tuple(self._state(item, place) for item, place in zip(items, places, strict=True))
+
+    def _state(self, value: Any, path: Path) -> State:
+        if not isinstance(value, dict):
+            self.say(path, "is not a mapping; write it like {kind: full, kv_heads: 8, head_dim: 128}")
+            return Nothing()
+        kind = value.get("kind")
+        model = KINDS.get(kind) if isinstance(kind, str) else None
+        if model is None:
+            hint = nearest(str(kind), KINDS) or "known kinds: " + ", ".join(KINDS)
+            self.say(path, f"unknown kind '{clean(kind, 40)}'; {hint}" if "kind" in value else f"key 'kind' is missing; {hint}")
+            return Nothing()
+        self._known(value, path, model)
+        return self._built(model, value, path) or Nothing()
+
+    def _built(self, model: type[_Model], value: dict[str, Any], path: Path) -> _Model | None:
+        try:
+            return model.model_validate(value, strict=True)
+        except ValidationError as error:
+            for message, place in _sentences(error):
+                self.say((*path, *place), message)
+            return None
+
+    def _names(self, architecture: Architecture) -> None:
+        """Problems that only the whole shows: formats that do not exist, layers that are not there."""
+        for path, name in _formats(architecture):
+            try:
+                get_format(name)
+            except UsageError as error:
+                self.say(path, f"unknown format '{clean(name, 40)}'; {error.hint}")
+        for layout_name, layout in (("layers", architecture.layers), ("draft", architecture.draft)):
+            for key, states in layout.states.items() if layout else ():
+                for state in states:
+                    producer = getattr(state, "shares_with", None)
+                    if producer is not None and producer >= architecture.layers.count:
+                        self.say(
+                            (layout_name, "states", key), f"shares_with {producer} is no layer; the last is {architecture.layers.count - 1}"
+                        )
+
+
+def assumed_sentence(source: Source | None) -> str:
+    """What the file says was not read from the released config: `head_dim (class default), window (catalogue)`."""
+    if source is None or not source.assumed:
+        return ""
+    fields = ", ".join(f"{name} ({how})" for name, how in source.assumed.items())
+    return f"not read from the released config: {fields}"
+
+
+def _with_assumed(architecture: Architecture) -> Architecture:
+    """Every answer says what the file's `source.assumed` says."""
+    sentence = assumed_sentence(architecture.source)
+    if not sentence or sentence in architecture.assumptions:
+        return architecture
+    return architecture.model_copy(update={"assumptions": (*architecture.assumptions, sentence)})
+
+
+def _formats(architecture: Architecture) -> Iterator[tuple[Path, str]]:
+    """Every storage format that the document names, with its place."""
+    if architecture.dtype is not None:
+        yield ("dtype",), architecture.dtype
+    for layout_name, layout in (("layers", architecture.layers), ("draft", architecture.draft)):
+        for key, states in layout.states.items() if layout else ():
+            for state in states:
+                for name in _FORMAT_FIELDS:
+                    value = getattr(state, name, None)
+                    if value is not None:
+                        yield (layout_name, "states", key), value
+
+
+#: Pydantic's error types, in our words; the argument is the error's own context.
+_WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "int_type": lambda _: "must be a whole number",
+    "greater_than": lambda ctx: f"must be more than {ctx['gt']}",
+    "greater_than_equal": lambda ctx: f"must be at least {ctx['ge']}",
+    "less_than_equal": lambda ctx: f"must be at most {ctx['le']}",
+    "string_type": lambda _: "must be text",
+    "bool_type": lambda _: "must be true or false",
+    "dict_type": lambda _: "must be a mapping",
+    "model_type": lambda _: "must be a mapping",
+    "tuple_type": lambda _: "must be a list",
+    "list_type": lambda _: "must be a list",
+    "too_short": lambda _: "must not be empty",
+    "literal_error": lambda ctx: f"must be {ctx['expected']}",
+    "value_error": lambda ctx: str(ctx["error"]),
+}
+
+
+def _sentences(error: ValidationError) -> Iterator[tuple[str, Path]]:
+    """Each error in our words, with its place; a missing key is a problem of the mapping that lacks it."""
+    for found in error.errors(include_url=False):
+        place: Path = tuple(found["loc"])
+        if found["type"] == "missing":
+            yield f"key '{clean(place[-1], 40)}' is missing", place[:-1]
+            continue
+        words = _WORDS.get(found["type"])
+        message = words(found.get("ctx", {})) if words else "has a value of the wrong kind"
+        given = found.get("input")
+        shown = f", not {clean(repr(given), 40)}" if isinstance(given, str | int | float | bool) and found["type"] != "value_error" else ""
+        yield message + shown, place
