@@ -1,13 +1,90 @@
-"""placeholder: only batch."""
+"""`kvcalc`: which commands there are, and what becomes of an error.
 
+Nothing heavy is imported here: a command's module is imported when the command runs (or when `--help` lists it).
+"""
+
+from __future__ import annotations
+
+import os
 import sys
+from typing import TYPE_CHECKING, NoReturn
 
-from kvcalc.batch import answers
+from kvcalc.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, InternalError, KvcalcError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Command → the module that holds its Typer app, in the order in which `--help` lists them.
+COMMANDS: dict[str, str] = {
+    "estimate": "kvcalc.cli.estimate",
+    "batch": "kvcalc.cli.batch",
+}
 
 
-def main() -> None:
-    bad = 0
-    for ok, text in answers(sys.stdin):
-        bad |= not ok
-        sys.stdout.write(text + "\n")
-    sys.exit(3 if bad else 0)
+def main() -> NoReturn:
+    """The console script: run, and leave with the exit code that CONTRACT promises."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Answer one command line; the exit code. Never raises."""
+    from kvcalc.render.output import close_streams, tolerate_any_text
+
+    tolerate_any_text()
+    try:
+        code = _dispatch(list(arguments))
+    except KvcalcError as error:
+        code = _report(error, arguments)
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    except Exception as bug:  # noqa: BLE001  a traceback is for developers, a sentence for users
+        if os.environ.get("KVCALC_DEBUG"):
+            import traceback
+
+            traceback.print_exc()
+        code = _report(_internal(bug), arguments)
+    return close_streams(code)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    from kvcalc.cli.root import command_of, usage_error
+
+    command = command_of(COMMANDS)
+    try:
+        code = command.main(arguments, prog_name="kvcalc", standalone_mode=False)
+    except Exception as error:
+        translated = usage_error(error)
+        if translated is None:
+            raise
+        raise translated from error
+    return code if isinstance(code, int) else EXIT_OK
+
+
+def _internal(bug: Exception) -> InternalError:
+    return InternalError(
+        f"kvcalc failed with {type(bug).__name__}: {bug}", "this is a bug in kvcalc: KVCALC_DEBUG=1 shows where, please report it"
+    )
+
+
+def _report(error: KvcalcError, arguments: Sequence[str]) -> int:
+    """The error as one sentence on stderr; with `--format json` its document on stdout besides."""
+    from kvcalc.render.output import write_error
+
+    write_error(error, as_json=_wants_json(arguments))
+    return error.exit_code
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Whether the last `--format` is json: the command line may be the very thing that is wrong, so it is only scanned."""
+    chosen = ""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if argument in ("-f", "--format"):
+            chosen = following
+        elif argument.startswith("--format="):
+            chosen = argument.removeprefix("--format=")
+        elif argument.startswith("-f") and not argument.startswith("--"):
+            chosen = argument[2:]
+    return chosen == "json"
+
+
+__all__ = ["COMMANDS", "EXIT_INTERNAL", "UsageError", "main", "run"]

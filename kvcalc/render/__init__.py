@@ -1,0 +1,92 @@
+"""From a document to text: `emit` picks the format, writes the answer, and says the notes beside it.
+
+The first line of an answer is the figure that was asked for. Notes and warnings go to stderr, and stand right behind it on a
+terminal; documents that carry them (json, yaml, markdown, html) do not repeat them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.errors import UsageError, nearest
+from kvcalc.render.output import say, write
+from kvcalc.units import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvcalc.render.view import View
+
+FORMATS = ("table", "plain", "json", "yaml", "csv", "markdown", "html")
+
+
+def emit(
+    document: dict[str, Any],
+    view_of: Callable[[dict[str, Any]], View],
+    format_name: str | None = None,
+    output: str | None = None,
+) -> None:
+    """Write `document` in the format asked for (a table on a terminal, else plain). Raises UsageError."""
+    name = chosen_format(format_name, output)
+    if name == "json":
+        from kvcalc.render.documents import as_json
+
+        write(as_json(document), output)
+        return
+    if name == "yaml":
+        from kvcalc.render.documents import as_yaml
+
+        write(as_yaml(document), output)
+        return
+    view = view_of(document)
+    text = _text(view, name, output)
+    headline, newline, rest = text.partition("\n")
+    if output is None and name in ("table", "plain"):
+        write(headline + newline)
+        _say_notes(view)
+        write(rest)
+        return
+    write(text, output)
+    if name not in ("markdown", "html"):
+        _say_notes(view)
+
+
+def chosen_format(name: str | None, output: str | None = None) -> str:
+    """The format in force. Raises UsageError for an unknown one."""
+    if name is None:
+        return "table" if output is None and _on_terminal() else "plain"
+    if name not in FORMATS:
+        raise UsageError(f"--format: unknown format '{clean(name, 40)}'", nearest(name, FORMATS) or "one of " + ", ".join(FORMATS))
+    return name
+
+
+def _on_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _text(view: View, name: str, output: str | None) -> str:
+    if name == "table":
+        from kvcalc.render import terminal
+
+        return terminal.render(view, to_terminal=output is None and _on_terminal())
+    if name == "plain":
+        from kvcalc.render import plain
+
+        return plain.render(view)
+    if name == "csv":
+        from kvcalc.render import delimited
+
+        return delimited.render(view)
+    if name == "markdown":
+        from kvcalc.render import markdown
+
+        return markdown.render(view)
+    from kvcalc.render import html_page
+
+    return html_page.render(view)
+
+
+def _say_notes(view: View) -> None:
+    say([*(f"warning: {clean(text, 1000)}" for text in view.warnings), *(f"note: {clean(text, 1000)}" for text in view.notes)])

@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 _INLINE = ("hf_config", "gguf_metadata", "architecture")
 
 
-def load(model: str | Mapping[str, Any]) -> Architecture:
-    """The architecture behind MODEL. Raises UnknownModelError, InvalidConfigError, UnsupportedArchitectureError, Hub errors."""
+def load(model: str | Mapping[str, Any] | Architecture) -> Architecture:
+    """The architecture behind MODEL; an Architecture is its own answer.
+
+    Raises UnknownModelError, InvalidConfigError, UnsupportedArchitectureError, Hub errors.
+    """
     if isinstance(model, str):
         from kvcalc.sources.resolve import resolve
 
         return resolve(model)
-    return _load_inline(model)
+    return _load_inline(model) if isinstance(model, Mapping) else model
 
 
 def _load_inline(model: Mapping[str, Any]) -> Architecture:

@@ -1,0 +1,132 @@
+"""The options that several commands share (CONTRACT, section 2), and the request that they make together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kvcalc.errors import UsageError
+from kvcalc.units import checked_int, clean, parse_bytes, parse_tokens
+
+if TYPE_CHECKING:
+    from kvcalc.request import Request
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="Catalogue id, org/name, path, or - for standard input.")]
+Context = Annotated[
+    str | None, typer.Option("--ctx", "-c", metavar="TOKENS", help="Tokens per sequence: 4096, 32k, 1m. [the model's maximum]")
+]
+Sequences = Annotated[str, typer.Option("--sequences", "-n", "--batch", metavar="COUNT", help="Sequences held at once.")]
+KvDtype = Annotated[str, typer.Option("--kv-dtype", metavar="FORMAT", help="Storage format: bf16, fp8, q8_0, … or K/V apart: q8_0/q4_0.")]
+Engine = Annotated[
+    str, typer.Option("--engine", "-e", metavar="ENGINE", help="ideal, transformers, vllm, sglang, llama.cpp, ollama, tensorrt-llm.")
+]
+Engines = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--engine",
+        "-e",
+        metavar="ENGINE",
+        help="ideal, transformers, vllm, sglang, llama.cpp, ollama, tensorrt-llm; repeat to compare. [ideal]",
+    ),
+]
+EngineArgs = Annotated[
+    list[str] | None,
+    typer.Option("--engine-arg", "-E", metavar="KEY=VALUE", help="A setting of the engine, under its own name; repeatable."),
+]
+TensorParallel = Annotated[str | None, typer.Option("--tp", metavar="COUNT", help="Tensor parallel size. [1, or the count of --gpu]")]
+PipelineParallel = Annotated[str, typer.Option("--pp", metavar="COUNT", help="Pipeline parallel size.")]
+DecodeContextParallel = Annotated[str, typer.Option("--dcp", metavar="COUNT", help="Decode context parallel size.")]
+Gpu = Annotated[str | None, typer.Option("--gpu", metavar="NAME[:COUNT]", help="Accelerator, such as h100-80gb:2.")]
+SharedPrefix = Annotated[str, typer.Option("--shared-prefix", metavar="TOKENS", help="Leading tokens that all sequences share.")]
+KvMemory = Annotated[str | None, typer.Option("--kv-memory", metavar="SIZE", help="Memory per device left for the cache, such as 60GiB.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="What-if on the architecture: kv_heads=8; repeatable.")]
+Format = Annotated[
+    str | None,
+    typer.Option("--format", "-f", metavar="FORMAT", help="table, plain, json, yaml, csv, markdown. [table on a terminal, else plain]"),
+]
+OutputFile = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE, whole or not at all.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Show the derivation under the figures.")]
+
+
+def make_request(
+    model: str,
+    *,
+    ctx: str | None,
+    sequences: str,
+    kv_dtype: str,
+    engine: str,
+    engine_arg: list[str] | None,
+    tp: str | None,
+    pp: str,
+    dcp: str,
+    gpu: str | None,
+    shared_prefix: str,
+    kv_memory: str | None = None,
+    sets: list[str] | None = None,
+) -> Request:
+    """The request behind the shared options, `--set` applied. Raises UsageError naming the option."""
+    from kvcalc.request import parse_request
+
+    stages = count(pp, "--pp")
+    name, ranks = devices(gpu, None if tp is None else count(tp, "--tp"), stages)
+    request = parse_request(
+        {
+            "model": model,
+            "context": None if ctx is None else parse_tokens(ctx, "--ctx"),
+            "sequences": count(sequences, "--sequences"),
+            "kv_dtype": kv_dtype,
+            "engine": engine,
+            "engine_args": key_values(engine_arg or (), "--engine-arg"),
+            "tensor_parallel": ranks,
+            "pipeline_parallel": stages,
+            "decode_context_parallel": count(dcp, "--dcp"),
+            "gpu": name,
+            "shared_prefix": parse_tokens(shared_prefix, "--shared-prefix", least=0),
+            "kv_memory": None if kv_memory is None else parse_bytes(kv_memory, "--kv-memory"),
+        }
+    )
+    if not sets:
+        return request
+    from kvcalc.overrides import override
+    from kvcalc.sources import load
+
+    return replace(request, model=override(load(model), key_values(sets, "--set")))
+
+
+def devices(gpu: str | None, tp: int | None, pp: int) -> tuple[str | None, int]:
+    """The accelerator's id, and the tensor parallel size: `--tp`, else what `--gpu NAME:COUNT` leaves for each stage."""
+    if gpu is None:
+        return None, tp or 1
+    from kvcalc.hardware import parse_gpu
+
+    card, cards = parse_gpu(gpu)
+    if ":" not in gpu:
+        return card.id, tp or 1
+    ranks = tp or cards // pp
+    if ranks * pp != cards:
+        raise UsageError(f"--gpu: {cards} devices are not --tp {ranks} x --pp {pp}", "leave out the count, or make them agree")
+    return card.id, ranks
+
+
+def count(text: str, option: str) -> int:
+    """A whole number of at least 1. Raises UsageError naming the option."""
+    digits = text.strip().replace("_", "").replace(",", "")
+    if not (digits.isascii() and digits.removeprefix("-").isdigit()):
+        raise UsageError(f"{option}: '{clean(text, 40)}' is not a whole number", "write it like 16")
+    return checked_int(int(digits[:40]), option, least=1)
+
+
+def key_values(items: list[str] | tuple[str, ...], option: str) -> dict[str, str]:
+    """`["a=1", "b=x"]` → `{"a": "1", "b": "x"}`. Raises UsageError for an item without `=` or a key given twice."""
+    found: dict[str, str] = {}
+    for item in items:
+        key, equals, value = item.partition("=")
+        key = key.strip().lstrip("-").replace("-", "_")
+        if not equals or not key:
+            raise UsageError(f"{option}: '{clean(item, 40)}' is not KEY=VALUE", f"write it like {option} name=value")
+        if key in found:
+            raise UsageError(f"{option}: '{clean(key, 40)}' is given twice", "give each setting once")
+        found[key] = value.strip()
+    return found

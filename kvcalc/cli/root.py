@@ -1,0 +1,89 @@
+"""The root command, and Typer's errors in kvcalc's own words."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from kvcalc import __version__
+from kvcalc.errors import UsageError, nearest
+from kvcalc.units import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: What Typer (or the Click inside it) raises for a command line that it cannot read.
+_CommandLineError = typer.BadParameter.__mro__[1]
+
+
+def app(**settings: Any) -> typer.Typer:
+    """A Typer app as every command's module makes one: plain help, `-h`, no Rich."""
+    return typer.Typer(add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}, **settings)
+
+
+def command_of(commands: Mapping[str, str]) -> Any:
+    """The root group over `commands`, whose modules are imported one by one as they are asked for."""
+
+    class Commands(TyperGroup):
+        """Finds a command by importing its module."""
+
+        def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  Click's signature
+            return list(commands)
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  Click's signature
+            if cmd_name not in commands:
+                if cmd_name.startswith("-"):
+                    return None  # Click itself names the unknown option
+                hint = nearest(cmd_name, commands) or "commands: " + ", ".join(commands)
+                raise UsageError(f"unknown command '{clean(cmd_name, 40)}'", hint)
+            found = typer.main.get_command(import_module(commands[cmd_name]).app)
+            found.name = cmd_name
+            return found
+
+    root = typer.Typer(cls=Commands, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
+    root.callback(invoke_without_command=True)(_root)
+    return typer.main.get_command(root)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kvcalc {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Print the version.")] = False,
+) -> int:
+    """KV-cache memory, to the byte: what a model's cache takes, what fits, and why.
+
+    MODEL is a catalogue id (llama-2-7b), a Hub repository (org/name), a config.json or the folder that holds one, a .gguf, a
+    kvcalc .yaml, or - for standard input.
+    """
+    del version
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        return UsageError.exit_code
+    return 0
+
+
+def usage_error(error: Any) -> UsageError | None:
+    """What Typer says about a bad command line as a UsageError with the nearest names; None for any other exception."""
+    if not isinstance(error, _CommandLineError):
+        return None
+    command = getattr(getattr(error, "ctx", None), "command_path", "kvcalc")
+    hint = f"see `{command} --help`"
+    option = getattr(error, "option_name", None)
+    if type(error).__name__ == "NoSuchOption" and option is not None:
+        return UsageError(f"unknown option '{clean(option, 40)}'", nearest(option, _options(error)) or hint)
+    sentence = " ".join(error.format_message().split()).rstrip(".")
+    return UsageError(sentence[:1].lower() + sentence[1:], hint)
+
+
+def _options(error: Any) -> list[str]:
+    """Every long option of the command that refused one."""
+    command = getattr(error.ctx, "command", None)
+    return [name for parameter in getattr(command, "params", ()) for name in parameter.opts if name.startswith("--")]

@@ -1,0 +1,98 @@
+"""The view of `kvcalc.estimate/1`: total first, the figures behind it, then every line of the plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.render.view import Column, Facts, Table, Text, View
+from kvcalc.units import clean, show_bytes, show_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LINES = (
+    Column("state", "state"),
+    Column("layers", "layers", "count"),
+    Column("buffer", "buffer"),
+    Column("width", "width", "count", 3),
+    Column("format", "format", "text", 2),
+    Column("slots", "slots", "count", 1),
+    Column("bytes", "bytes", "bytes"),
+    Column("size", "", "size", 4),
+)
+
+
+def view(document: Mapping[str, Any]) -> View:
+    """What `kvcalc estimate` shows."""
+    blocks: list[Table | Facts | Text] = [Facts(tuple(_facts(document))), lines_table(document)]
+    blocks.extend(derivation(document))
+    return View(
+        headline=headline(document),
+        blocks=tuple(blocks),
+        notes=tuple(document["notes"]),
+        warnings=tuple(document["warnings"]),
+        data=_data(document),
+    )
+
+
+def headline(document: Mapping[str, Any]) -> str:
+    """`68,719,476,736 B (64 GiB) for 1 sequence of 131,072 (128k) tokens: llama-2-7b, fp16, ideal`."""
+    workload, engine = document["workload"], document["engine"]
+    count = workload["sequences"]
+    return (
+        f"{show_bytes(document['bytes']['total'])} for {count:,} sequence{'s' if count != 1 else ''}"
+        f" of {show_tokens(workload['context'])} tokens: {clean(document['model']['id'])}, {document['kv_dtype']}, {engine_name(engine)}"
+    )
+
+
+def engine_name(engine: Mapping[str, Any]) -> str:
+    """`vllm 0.33.0`; `ideal` has no version worth showing."""
+    return str(engine["name"]) if engine["name"] == "ideal" else f"{engine['name']} {engine['version']}"
+
+
+def _facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    figures, workload = document["bytes"], document["workload"]
+    rows = [("per token", show_bytes(figures["per_token"]))]
+    if figures["growth_per_token"] != figures["per_token"]:
+        rows.append(("next token", show_bytes(figures["growth_per_token"])))
+    if figures["fixed"]:
+        rows.append(("fixed", f"{show_bytes(figures['fixed'])} per sequence, whatever its length"))
+    if workload["sequences"] > 1:
+        rows.append(("per sequence", show_bytes(figures["per_sequence"])))
+    split = [
+        f"{name} {workload[key]}"
+        for name, key in (("tp", "tensor_parallel"), ("pp", "pipeline_parallel"), ("dcp", "decode_context_parallel"))
+        if workload[key] > 1
+    ]
+    if split:
+        rows.append(("per device", f"{show_bytes(figures['per_device'])} on the fullest ({', '.join(split)})"))
+    if workload["shared_prefix"]:
+        rows.append(("shared prefix", f"{show_tokens(workload['shared_prefix'])} tokens, once for all sequences"))
+    return rows
+
+
+def lines_table(document: Mapping[str, Any]) -> Table:
+    """The lines of the plan; their bytes add up to the total."""
+    rows = tuple(
+        (line["state"], line["layers"], line["buffer"], line["width"] or None, line["format"], line["slots"], line["bytes"], line["bytes"])
+        for line in document["lines"]
+    )
+    return Table(_LINES, rows)
+
+
+def _data(document: Mapping[str, Any]) -> Table:
+    """For CSV: the lines with the formula."""
+    columns = (*(column for column in _LINES if column.key != "size"), Column("formula", "formula", "prose"))
+    return Table(columns, tuple(tuple(line[column.key] for column in columns) for line in document["lines"]))
+
+
+def derivation(document: Mapping[str, Any]) -> list[Text]:
+    """`--explain`: for each state the formula from its docstring, then the same with the numbers put in, then the sum."""
+    found = document.get("derivation")
+    if not found:
+        return []
+    blocks = [
+        Text((*(f"  {line}" for line in part["formula"]), *(f"  {line}" for line in part["numbers"])), part["title"])
+        for part in found["states"]
+    ]
+    return [*blocks, Text((f"  {found['sum']}",), "Total")]

@@ -1,0 +1,122 @@
+"""Where text goes: stdout, stderr, a file written whole or not at all. A closed pipe is no error."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from kvcalc.errors import UsageError
+from kvcalc.units import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kvcalc.errors import KvcalcError
+
+#: Long enough for any sentence of ours, short enough that hostile input cannot flood a terminal.
+_LONGEST_SENTENCE = 1000
+
+
+def tolerate_any_text() -> None:
+    """Make streams escape what their encoding cannot hold, instead of failing on it."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+    reconfigure = getattr(sys.stdin, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(encoding="utf-8", errors="surrogateescape")
+
+
+def write(text: str, file: str | None = None) -> None:
+    """`text` to `file`, or to stdout. Raises UsageError if it cannot be written."""
+    if file is not None and file != "-":
+        _write_file(text, file)
+        return
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard(sys.stdout)
+    except OSError as error:
+        _discard(sys.stdout)
+        raise UsageError(f"cannot write the answer: {error.strerror}") from None
+
+
+def say(lines: Iterable[str]) -> None:
+    """Notes and warnings, each a line on stderr."""
+    try:
+        for line in lines:
+            sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+    except OSError:
+        _discard(sys.stderr)
+
+
+def write_error(error: KvcalcError, *, as_json: bool) -> None:
+    """One sentence on stderr, and with `as_json` the document `kvcalc.error/1` on stdout."""
+    if as_json:
+        document = {"schema": "kvcalc.error/1", "error": error.to_dict()}
+        write(json.dumps(document, indent=2) + "\n")
+    sentence = f"{error.message}; {error.hint}" if error.hint else error.message
+    say([f"error: {clean(' '.join(sentence.split()), _LONGEST_SENTENCE)}"])
+
+
+def close_streams(code: int) -> int:
+    """Flush what is left, quietly; the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            _discard(stream)
+    return code
+
+
+def _discard(stream: TextIO) -> None:
+    """Send whatever is still written to `stream` nowhere, so that closing it at exit cannot fail."""
+    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
+        os.dup2(nowhere.fileno(), stream.fileno())
+
+
+def _write_file(text: str, file: str) -> None:
+    path = Path(file).expanduser()
+    path = Path(os.path.realpath(path))
+    data = text.encode("utf-8", errors="backslashreplace")
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)  # a device or a pipe cannot be replaced
+        else:
+            _replace(path, data)
+    except OSError as error:
+        raise UsageError(
+            f"--output: cannot write '{clean(file)}': {error.strerror}", "give a file in a folder that can be written"
+        ) from None
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """A temporary file beside `path`, renamed over it: readers see the old text or the new one, never a part."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor, not a path
+            file.write(data)
+        Path(name).chmod(_mode(path))
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _mode(path: Path) -> int:
+    """The permissions of the file that is replaced, else those of a new one."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask

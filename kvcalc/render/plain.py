@@ -1,0 +1,87 @@
+"""`plain`: aligned text without escapes, boxes or markup, as wide as it needs to be."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from kvcalc.render.layout import blocks, cells, narrowed, widths
+from kvcalc.render.view import NUMBERS, Facts, Table, Text
+
+if TYPE_CHECKING:
+    from kvcalc.render.view import View
+
+_GAP = 2
+
+
+def render(view: View, width: int | None = None) -> str:
+    """The view as text; with `width`, tables leave out columns that do not fit it."""
+    parts = [[view.headline]]
+    parts.extend(_block(block, width) for block in view.blocks)
+    return "\n\n".join("\n".join(line.rstrip() for line in lines) for lines in parts if lines) + "\n"
+
+
+def _block(block: Table | Facts | Text, width: int | None) -> list[str]:
+    if isinstance(block, Facts):
+        return facts(block.rows, width)
+    if isinstance(block, Text):
+        return [*([block.title] if block.title else []), *block.lines]
+    return [*([block.title] if block.title else []), *_table(block, width)]
+
+
+def facts(rows: tuple[tuple[str, str], ...] | list[tuple[str, str]], width: int | None) -> list[str]:
+    """Labels and values in two columns; a value that is too long goes on below itself."""
+    if not rows:
+        return []
+    margin = max(len(label) for label, _ in rows) + _GAP
+    lines: list[str] = []
+    for label, value in rows:
+        wrapped = wrap(value, None if width is None else width - margin)
+        lines.append(f"{label:<{margin}}{wrapped[0]}")
+        lines.extend(" " * margin + line for line in wrapped[1:])
+    return lines
+
+
+def wrap(text: str, width: int | None) -> list[str]:
+    """`text` in lines of at most `width`, broken between words only."""
+    if width is None or len(text) <= width:
+        return [text]
+    return textwrap.wrap(text, max(width, 1), break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def _table(table: Table, width: int | None) -> list[str]:
+    if not table.rows:
+        return ["(none)"]
+    fitting, _ = narrowed(table, width, _GAP)
+    if fitting is None:
+        lines: list[str] = []
+        for block in blocks(table):
+            lines.extend([*facts(block, width), ""])
+        return lines[:-1]
+    texts = cells(fitting)
+    needs = widths(fitting, texts)
+    if width is not None:
+        _squeeze(fitting, needs, width)
+    lines = [_row(fitting, [column.title for column in fitting.columns], needs)]
+    for row in texts:
+        wrapped = [
+            wrap(text, need) if column.kind == "prose" else [text] for column, text, need in zip(fitting.columns, row, needs, strict=True)
+        ]
+        for index in range(max(len(cell) for cell in wrapped)):
+            lines.append(_row(fitting, [cell[index] if index < len(cell) else "" for cell in wrapped], needs))
+    return lines
+
+
+def _squeeze(table: Table, needs: list[int], width: int) -> None:
+    """Take from the prose what the table is too wide by."""
+    for index, column in enumerate(table.columns):
+        over = sum(needs) + _GAP * (len(needs) - 1) - width
+        if over > 0 and column.kind == "prose":
+            needs[index] -= over
+
+
+def _row(table: Table, texts: list[str], needs: list[int]) -> str:
+    return (" " * _GAP).join(
+        f"{text:>{need}}" if column.kind in NUMBERS else f"{text:<{need}}"
+        for column, text, need in zip(table.columns, texts, needs, strict=True)
+    )

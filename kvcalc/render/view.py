@@ -1,0 +1,115 @@
+"""What an answer shows, before it has a format: a headline, facts, tables, text.
+
+    document (a dict, the JSON) ── a command's view function ──▶ View ── one renderer a format ──▶ text
+
+A view holds raw values; `show` turns one into text. No renderer knows a command, no command knows a format.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal
+
+from kvcalc.units import clean, human
+
+#: text: names, kept on one line · prose: sentences, may be wrapped · bytes, count: exact integers · size: bytes as 64 GiB
+#: ratio: 0.25 x · percent: 75.0 % · bar: a fraction drawn as a bar
+Kind = Literal["text", "prose", "bytes", "count", "size", "ratio", "percent", "bar"]
+
+#: Kinds that line up on the right.
+NUMBERS = frozenset({"bytes", "count", "size", "ratio", "percent"})
+BAR_WIDTH = 20
+_LONGEST_CELL = 4000
+#: What stands where there is no value.
+NOTHING = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    key     its name in CSV and in narrow blocks
+    title   its heading
+    rank    0 stays at every width; where room is short the highest ranks leave first
+    """
+
+    key: str
+    title: str
+    kind: Kind = "text"
+    rank: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under columns; the cells are raw values, None where there is none."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Labels and their sentences."""
+
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Lines that keep their form: formulas, YAML."""
+
+    lines: tuple[str, ...]
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An answer: the figure that was asked for, what was assumed, and the rest.
+
+    data   the table that CSV writes; the first table among the blocks if it is not given
+    """
+
+    headline: str
+    blocks: tuple[Table | Facts | Text, ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    data: Table | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def show(kind: Kind, value: Any) -> str:
+    """One cell as text: exact, and never cut."""
+    if value is None:
+        return NOTHING
+    if kind in ("bytes", "count") and isinstance(value, int):
+        return f"{value:,}"
+    if kind == "size":
+        return human(value)
+    if kind == "ratio":
+        return f"{_decimal(Fraction(value), 4)} x"
+    if kind == "percent":
+        return f"{_decimal(Fraction(value) * 100, 1)} %"
+    if kind == "bar":
+        return bar(Fraction(value))
+    return clean(value, _LONGEST_CELL)
+
+
+def bar(part: Fraction, mark: str = "#") -> str:
+    """A bar of BAR_WIDTH for 1, at least one mark for anything above 0, one mark more where it would overflow."""
+    if part <= 0:
+        return ""
+    if part > 1:
+        return mark * BAR_WIDTH + ">"
+    return mark * max(1, round(part * BAR_WIDTH))
+
+
+def _decimal(value: Fraction, places: int) -> str:
+    """`value` rounded half up to at most `places` decimals, trailing zeros left out; enough places to never show 0 for more."""
+    while value and abs(value) * 2 * 10**places < 1 and places < 12:
+        places += 1
+    scaled = (abs(value) * 10**places * 2 + 1) // 2
+    whole, rest = divmod(int(scaled), 10**places)
+    text = f"{whole:,}.{rest:0{places}d}".rstrip("0").rstrip(".")
+    return f"-{text}" if value < 0 and text != "0" else text
