@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvcalc.errors import InvalidConfigError
+from kvcalc.formats import ALIASES, FORMATS
 from kvcalc.units import clean
 
 #: Widths and counts beyond this are no model's.
@@ -18,9 +19,12 @@ _LARGEST = 2**31
 class Config:
     """One (inner) config.json, with the class defaults of its model_type behind it."""
 
-    def __init__(self, raw: Mapping[str, Any], model_type: str, defaults: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, raw: Mapping[str, Any], model_type: str, defaults: Mapping[str, Any] | None = None, *, class_name: str = ""
+    ) -> None:
         self.raw = raw
         self.model_type = model_type
+        self.class_name = class_name
         self.defaults = defaults or {}
         #: Fields that came from the class default, for the assumptions that are printed.
         self.defaulted: dict[str, Any] = {}
@@ -76,6 +80,18 @@ class Config:
         if not isinstance(value, bool) and value not in (0, 1):
             raise InvalidConfigError(f"config.json: '{name}' is {clean(repr(value), 40)}, and must be true or false")
         return bool(value)
+
+    def state_dtype(self) -> str | None:
+        """The type that the file declares for recurrent matrices, in kvcalc's spelling; None where it declares none."""
+        for name in ("mamba_ssm_dtype", "mamba_ssm_cache_dtype"):
+            value = self.raw.get(name)
+            if value is None or value == "auto":
+                continue
+            key = ALIASES.get(value, value) if isinstance(value, str) else ""
+            if key not in FORMATS:
+                raise InvalidConfigError(f"config.json: '{name}' is {clean(repr(value), 40)}, and must name a number type such as float32")
+            return key
+        return None
 
     def sequence(self, *names: str, length: int | None = None) -> Sequence[Any] | None:
         """A list, or None. With `length`, a longer one is cut (draft layers stand at the end) and a shorter one is an error."""

@@ -57,16 +57,19 @@ class Sliding(_Heads):
         rows = min(T, window)        elements per row = kv_heads x (head_dim + value_head_dim)
 
     Gemma-3-27B at 32,768 tokens: 52 layers x min(32768, 1024) x 16 x (128 + 128) x 2 B = 436,207,616 B.
-    Tokens before the window are out of sight, not only out of memory.
+    Tokens before the window are out of sight, not only out of memory. A `nominal` window stands in the file (or in the class
+    default behind it) without being part of the released model, as in StarCoder2: nothing has to be dropped, and only engines
+    that follow the file's word drop anything.
     """
 
     technique: ClassVar[str] = "swa"
     kind: Literal["sliding"] = "sliding"
     window: PositiveInt
+    nominal: bool = False
 
     def buffers(self) -> tuple[Buffer, ...]:
-        """K and V of the last `window` tokens."""
-        return self._pair(Extent("window", self.window))
+        """K and V of the last `window` tokens; of every token where the window is nominal."""
+        return self._pair(EVERY_TOKEN if self.nominal else Extent("window", self.window))
 
 
 class Chunked(_Heads):
