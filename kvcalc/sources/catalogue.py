@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}", re.ASCII)
 _HUB = re.compile(rb"^hub: *([^\s#]+)", re.MULTILINE)
+_NUMBERS = re.compile(r"[0-9]+|[^0-9]+", re.ASCII)
 #: The identity stands in the first lines of a file.
 _HEAD = 1024
 #: What a release's name adds to the model's: `Llama-2-7b-hf`, `Qwen3-Next-80B-A3B-Instruct`.
@@ -44,8 +45,12 @@ def folder() -> Path:
 
 @cache
 def ids() -> tuple[str, ...]:
-    """Every id, in order."""
-    return tuple(sorted(path.stem for path in folder().glob("*.yaml")))
+    """Every id, in order; numbers count as numbers: llama-2-7b before llama-2-13b."""
+    return tuple(sorted((path.stem for path in folder().glob("*.yaml")), key=_order))
+
+
+def _order(model_id: str) -> list[tuple[bool, int, str]]:
+    return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in _NUMBERS.findall(model_id)]
 
 
 def is_id(text: str) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kvcalc.sources.yaml_reader import plain_scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterator, Mapping
 
     from pydantic import BaseModel
 
@@ -31,7 +31,8 @@ _IDENTITY = ("id", "name", "hub", "source", "license", "family", "class_name", "
 _STATE_ORDER = (
     *("kind", "name", "window", "chunk", "ratio", "source_tokens", "shares_with"),
     *("query_heads", "kv_heads", "heads", "key_heads", "value_heads", "head_dim", "key_head_dim", "value_head_dim"),
-    *("latent_dim", "rope_dim", "nope_dim"),
+    *("latent_dim", "rope_dim", "nope_dim", "inner_dim", "state_dim", "groups", "hidden_dim", "channels", "conv_kernel"),
+    *("index_dim", "top_k", "state_dtype", "conv_dtype", "format"),
 )
 
 
@@ -43,7 +44,7 @@ def to_yaml(architecture: Architecture) -> str:
     for name in _IDENTITY:
         value = getattr(architecture, name)
         if value not in (None, ""):
-            lines.append(f"{name}: {_flow(value if isinstance(value, str | int) else _fields(value))}")
+            lines += _entry(name, value if isinstance(value, str | int) else _fields(value), "")
     lines += ["layers:", *_layout(architecture.layers)]
     if architecture.draft is not None:
         lines += ["draft:", *_layout(architecture.draft)]
@@ -92,20 +93,27 @@ def _fields(model: BaseModel) -> dict[str, Any]:
     return model.model_dump(exclude_defaults=True)
 
 
-def _entry(key: str, value: Any, indent: str) -> Iterable[str]:
-    """`key: value` on one line, or a long list over several."""
-    line = f"{indent}{_scalar(key)}: {_flow(value)}"
-    if len(line) <= _WIDTH or not isinstance(value, list | tuple):
+def _entry(key: str, value: Any, indent: str) -> list[str]:
+    """`key: value` on one line; what is too long for one, over several."""
+    name = f"{indent}{_scalar(key)}:"
+    line = f"{name} {_flow(value)}"
+    inner = f"{indent}  "
+    if len(line) <= _WIDTH or not value or isinstance(value, str):
         return [line]
-    lines = [f"{indent}{_scalar(key)}: ["]
-    row = f"{indent}  "
-    for item in value:
-        text = f"{_flow(item)}, "
-        if len(row) + len(text) > _WIDTH and row.strip():
-            lines.append(row.rstrip())
-            row = f"{indent}  "
-        row += text
-    return [*lines, row.rstrip(), f"{indent}]"]
+    if isinstance(value, list | tuple):
+        return [f"{name} [", *_rows([f"{_flow(item)}," for item in value], inner), f"{indent}]"]
+    return [name, *itertools.chain.from_iterable(_entry(str(step), item, inner) for step, item in value.items())]
+
+
+def _rows(words: list[str], indent: str) -> Iterator[str]:
+    """As many words on a row as fit."""
+    row = indent
+    for word in words:
+        if len(row) + len(word) > _WIDTH and row.strip():
+            yield row.rstrip()
+            row = indent
+        row += f"{word} "
+    yield row.rstrip()
 
 
 def _flow(value: Any) -> str:
