@@ -9,6 +9,7 @@ Pydantic checks the types, strictly (no `"32"`, no `true` for a number); its tex
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -51,6 +52,8 @@ class _Checker:
     def __init__(self, document: Document) -> None:
         self.document = document
         self.problems: list[Problem] = []
+        #: Keys that a misspelt one stands for: that they are missing is no second problem.
+        self.misspelt: set[tuple[str | int | None, ...]] = set()
 
     def say(self, path: Path, message: str, *, at: Path | None = None) -> None:
         self.problems.append(self.document.problem(path, message, at=at))
@@ -98,8 +101,10 @@ class _Checker:
             return
         fields = model.model_fields
         for key in [key for key in value if key not in fields]:
-            hint = nearest(key, fields) or "known keys: " + ", ".join(fields)
+            meant = next(iter(get_close_matches(key, fields, n=1, cutoff=0.5)), None)
+            hint = f"did you mean '{meant}'?" if meant else "known keys: " + ", ".join(fields)
             self.say(path, f"unknown key '{clean(key, 40)}'; {hint}", at=(*path, key))
+            self.misspelt.add((*path, meant))
             del value[key]
 
     def _states(self, layout: Any, name: str) -> None:
@@ -120,8 +125,9 @@ class _Checker:
         kind = value.get("kind")
         model = KINDS.get(kind) if isinstance(kind, str) else None
         if model is None:
-            hint = nearest(str(kind), KINDS) or "known kinds: " + ", ".join(KINDS)
-            self.say(path, f"unknown kind '{clean(kind, 40)}'; {hint}" if "kind" in value else f"key 'kind' is missing; {hint}")
+            known = "known kinds: " + ", ".join(KINDS)
+            hint = nearest(kind, KINDS, most=1) if isinstance(kind, str) else ""
+            self.say(path, f"unknown kind '{clean(kind, 40)}'; {hint or known}" if "kind" in value else f"key 'kind' is missing; {known}")
             return Nothing()
         self._known(value, path, model)
         return self._built(model, value, path) or Nothing()
@@ -130,8 +136,9 @@ class _Checker:
         try:
             return model.model_validate(value, strict=True)
         except ValidationError as error:
-            for message, place in _sentences(error):
-                self.say((*path, *place), message)
+            for message, place, missing in _sentences(error):
+                if (*path, *place, missing) not in self.misspelt:
+                    self.say((*path, *place), message)
             return None
 
     def _names(self, architecture: Architecture) -> None:
@@ -198,15 +205,15 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
 }
 
 
-def _sentences(error: ValidationError) -> Iterator[tuple[str, Path]]:
-    """Each error in our words, with its place; a missing key is a problem of the mapping that lacks it."""
+def _sentences(error: ValidationError) -> Iterator[tuple[str, Path, str | int]]:
+    """Each error in our words, with its place; a missing key, which is named, is a problem of the mapping that lacks it."""
     for found in error.errors(include_url=False):
         place: Path = tuple(found["loc"])
         if found["type"] == "missing":
-            yield f"key '{clean(place[-1], 40)}' is missing", place[:-1]
+            yield f"key '{clean(place[-1], 40)}' is missing", place[:-1], place[-1]
             continue
         words = _WORDS.get(found["type"])
         message = words(found.get("ctx", {})) if words else "has a value of the wrong kind"
         given = found.get("input")
         shown = f", not {clean(repr(given), 40)}" if isinstance(given, str | int | float | bool) and found["type"] != "value_error" else ""
-        yield message + shown, place
+        yield message + shown, place, ""
