@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 #: Command → the module that holds its Typer app, in the order in which `--help` lists them.
 COMMANDS: dict[str, str] = {
     "estimate": "kvcalc.cli.estimate",
+    "compare": "kvcalc.cli.compare",
     "batch": "kvcalc.cli.batch",
 }
 

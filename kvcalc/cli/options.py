@@ -118,6 +118,16 @@ def count(text: str, option: str) -> int:
     return checked_int(int(digits[:40]), option, least=1)
 
 
+def words(text: str | None, option: str) -> list[str]:
+    """`"gqa, mla"` → `["gqa", "mla"]`. Raises UsageError for a list with nothing in it."""
+    if text is None:
+        return []
+    found = [word.strip() for word in text.split(",") if word.strip()]
+    if not found:
+        raise UsageError(f"{option}: the list is empty", f"write it like {option} one,two")
+    return found
+
+
 def key_values(items: list[str] | tuple[str, ...], option: str) -> dict[str, str]:
     """`["a=1", "b=x"]` → `{"a": "1", "b": "x"}`. Raises UsageError for an item without `=` or a key given twice."""
     found: dict[str, str] = {}

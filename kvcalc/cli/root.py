@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 #: What Typer (or the Click inside it) raises for a command line that it cannot read.
-_CommandLineError = typer.BadParameter.__mro__[1]
+_CommandLineError: Any = typer.BadParameter.__mro__[1]
 
 
 def app(**settings: Any) -> typer.Typer:

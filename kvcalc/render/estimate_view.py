@@ -18,7 +18,7 @@ _LINES = (
     Column("format", "format", "text", 2),
     Column("slots", "slots", "count", 1),
     Column("bytes", "bytes", "bytes"),
-    Column("size", "", "size", 4),
+    Column("size", "size", "size", 4),
 )
 
 

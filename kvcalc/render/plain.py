@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from kvcalc.render.layout import blocks, cells, narrowed, widths
+from kvcalc.render.layout import LEAST_PROSE, blocks, cells, narrowed, widths
 from kvcalc.render.view import NUMBERS, Facts, Table, Text
 
 if TYPE_CHECKING:
@@ -54,30 +54,37 @@ def _table(table: Table, width: int | None) -> list[str]:
         return ["(none)"]
     fitting, _ = narrowed(table, width, _GAP)
     if fitting is None:
-        lines: list[str] = []
-        for block in blocks(table):
-            lines.extend([*facts(block, width), ""])
-        return lines[:-1]
+        return stacked(table, width)
     texts = cells(fitting)
-    needs = widths(fitting, texts)
-    if width is not None:
-        _squeeze(fitting, needs, width)
+    needs = squeezed(fitting, texts, width, _GAP)
     lines = [_row(fitting, [column.title for column in fitting.columns], needs)]
     for row in texts:
         wrapped = [
             wrap(text, need) if column.kind == "prose" else [text] for column, text, need in zip(fitting.columns, row, needs, strict=True)
         ]
-        for index in range(max(len(cell) for cell in wrapped)):
-            lines.append(_row(fitting, [cell[index] if index < len(cell) else "" for cell in wrapped], needs))
+        height = max(len(cell) for cell in wrapped)
+        lines.extend(_row(fitting, [cell[index] if index < len(cell) else "" for cell in wrapped], needs) for index in range(height))
     return lines
 
 
-def _squeeze(table: Table, needs: list[int], width: int) -> None:
-    """Take from the prose what the table is too wide by."""
+def stacked(table: Table, width: int | None) -> list[str]:
+    """A block of lines for each row, where no table fits."""
+    lines: list[str] = []
+    for block in blocks(table):
+        lines.extend([*facts(block, width), ""])
+    return lines[:-1]
+
+
+def squeezed(table: Table, texts: list[list[str]], width: int | None, gap: int) -> list[int]:
+    """The width of each column: what it needs, but prose gives up what the table is too wide by."""
+    needs = widths(table, texts)
+    if width is None:
+        return needs
     for index, column in enumerate(table.columns):
-        over = sum(needs) + _GAP * (len(needs) - 1) - width
+        over = sum(needs) + gap * (len(needs) - 1) - width
         if over > 0 and column.kind == "prose":
-            needs[index] -= over
+            needs[index] = max(needs[index] - over, min(needs[index], LEAST_PROSE))
+    return needs
 
 
 def _row(table: Table, texts: list[str], needs: list[int]) -> str:

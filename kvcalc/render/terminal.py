@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
-import sys
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -14,12 +14,15 @@ from rich.text import Text as RichText
 
 from kvcalc.render import plain
 from kvcalc.render.layout import cells, narrowed
-from kvcalc.render.view import NUMBERS, Facts, Table, Text, View
+from kvcalc.render.view import NUMBERS, Facts, Table, Text
 
-#: Two spaces between columns: Rich's simple box pads each by one on both sides.
-_GAP = 2
+if TYPE_CHECKING:
+    from kvcalc.render.view import Column, View
+
+#: Rich pads a cell by one on both sides, and the box puts one more between two columns.
+_GAP = 3
 _MARGIN = 2
-#: Wide enough for anything, where there is no terminal to be narrow.
+#: Wide enough for anything: what fits is settled before Rich draws.
 _NO_TERMINAL = 100_000
 
 
@@ -30,7 +33,7 @@ def render(view: View, *, to_terminal: bool) -> str:
     stream = io.StringIO()
     console = Console(
         file=stream,
-        width=width or _NO_TERMINAL,
+        width=_NO_TERMINAL,
         force_terminal=colour,
         color_system="standard" if colour else None,
         no_color=not colour,
@@ -41,7 +44,7 @@ def render(view: View, *, to_terminal: bool) -> str:
         safe_box=True,
     )
     figure, _, rest = view.headline.partition(" for ")
-    console.print(RichText.assemble((figure, "bold"), f" for {rest}" if rest else ""), soft_wrap=width is None)
+    console.print(RichText.assemble((figure, "bold"), f" for {rest}" if rest else ""))
     for block in view.blocks:
         console.print()
         _print(console, block, width)
@@ -51,44 +54,40 @@ def render(view: View, *, to_terminal: bool) -> str:
 def _print(console: Console, block: Table | Facts | Text, width: int | None) -> None:
     if isinstance(block, Facts):
         for line in plain.facts(block.rows, width):
-            console.print(line, soft_wrap=True)
+            console.print(line)
         return
-    if block.title:
-        console.print(RichText(block.title, "bold"), soft_wrap=True)
+    for line in plain.wrap(block.title, width) if block.title else ():
+        console.print(RichText(line, "bold"))
     if isinstance(block, Text):
         for line in block.lines:
-            console.print(line, soft_wrap=True)
+            console.print(line)
         return
     fitting, left = narrowed(block, width, _GAP, _MARGIN)
     if fitting is None:
-        console.print(plain.render(View("", (block,)), width).strip("\n"), soft_wrap=True)
+        console.print("\n".join(plain.stacked(block, width or _NO_TERMINAL)))
         return
-    _table(console, fitting)
-    if left:
-        names = ", ".join(column.title for column in reversed(left))
-        console.print(RichText(f"not shown at this width: {names} (-f plain shows all)", "dim"), soft_wrap=False)
+    _table(console, fitting, width)
+    names = ", ".join(column.title for column in reversed(left) if column.title)
+    if names:
+        for line in plain.wrap(f"not shown at this width: {names} (-f plain shows all)", width):
+            console.print(RichText(line, "dim"))
 
 
-def _table(console: Console, table: Table) -> None:
-    drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=True, padding=(0, 1), header_style="bold", show_edge=False)
-    for column in table.columns:
+def _table(console: Console, table: Table, width: int | None) -> None:
+    """The console is as wide as it likes: what fits has been settled before, so Rich has no reason to cut."""
+    texts = cells(table)
+    needs = plain.squeezed(table, texts, None if width is None else width - _MARGIN, _GAP)
+    drawn = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="bold", show_edge=False)
+    for column, need in zip(table.columns, needs, strict=True):
         drawn.add_column(
-            RichText(column.title),
-            justify="right" if column.kind in NUMBERS else "left",
-            no_wrap=column.kind != "prose",
-            overflow="fold",
+            RichText(column.title), justify="right" if column.kind in NUMBERS else "left", width=need, no_wrap=column.kind != "prose"
         )
-    for row in cells(table):
-        drawn.add_row(*(_cell(column.kind, text) for column, text in zip(table.columns, row, strict=True)))
+    for row in texts:
+        drawn.add_row(*(_cell(column, text) for column, text in zip(table.columns, row, strict=True)))
     console.print(drawn)
 
 
-def _cell(kind: str, text: str) -> RichText:
-    if kind == "bar":
+def _cell(column: Column, text: str) -> RichText:
+    if column.kind == "bar":
         return RichText(text.replace("#", "\N{FULL BLOCK}"), "cyan")
-    return RichText(text, "bold" if kind == "bytes" else "")
-
-
-def is_terminal() -> bool:
-    """Stdout is a terminal that can be drawn on."""
-    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    return RichText(text, "bold" if column.kind == "bytes" and column.rank == 0 else "")

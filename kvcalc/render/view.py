@@ -14,11 +14,11 @@ from typing import Any, Literal
 from kvcalc.units import clean, human
 
 #: text: names, kept on one line · prose: sentences, may be wrapped · bytes, count: exact integers · size: bytes as 64 GiB
-#: ratio: 0.25 x · percent: 75.0 % · bar: a fraction drawn as a bar
-Kind = Literal["text", "prose", "bytes", "count", "size", "ratio", "percent", "bar"]
+#: ratio: 0.25 x · percent: 75.0 % · work: operations as 70.37 T · bar: a fraction drawn as a bar
+Kind = Literal["text", "prose", "bytes", "count", "size", "ratio", "percent", "work", "bar"]
 
 #: Kinds that line up on the right.
-NUMBERS = frozenset({"bytes", "count", "size", "ratio", "percent"})
+NUMBERS = frozenset({"bytes", "count", "size", "ratio", "percent", "work"})
 BAR_WIDTH = 20
 _LONGEST_CELL = 4000
 #: What stands where there is no value.
@@ -91,6 +91,8 @@ def show(kind: Kind, value: Any) -> str:
         return f"{_decimal(Fraction(value), 4)} x"
     if kind == "percent":
         return f"{_decimal(Fraction(value) * 100, 1)} %"
+    if kind == "work":
+        return _operations(value)
     if kind == "bar":
         return bar(Fraction(value))
     return clean(value, _LONGEST_CELL)
@@ -103,6 +105,14 @@ def bar(part: Fraction, mark: str = "#") -> str:
     if part > 1:
         return mark * BAR_WIDTH + ">"
     return mark * max(1, round(part * BAR_WIDTH))
+
+
+def _operations(value: int) -> str:
+    """`70.37 T`: decimal prefixes, two decimals."""
+    for power, prefix in ((30, "Q"), (27, "R"), (24, "Y"), (21, "Z"), (18, "E"), (15, "P"), (12, "T"), (9, "G"), (6, "M")):
+        if value >= 10**power:
+            return f"{_decimal(Fraction(value, 10**power), 2)} {prefix}"
+    return f"{value:,}"
 
 
 def _decimal(value: Fraction, places: int) -> str:

@@ -1,0 +1,159 @@
+"""The view of `kvcalc.compare/1`: techniques, models or engines as rows against a baseline."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.render.view import Column, Table, Text, View, show
+from kvcalc.units import show_bytes, show_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_FIGURES = (
+    Column("per_token", "per token", "bytes", 1),
+    Column("total", "total", "bytes"),
+    Column("size", "size", "size", 3),
+    Column("fixed", "fixed", "bytes", 4),
+    Column("ratio", "ratio", "ratio"),
+    Column("saving", "saved", "percent", 2),
+    Column("bar", "", "bar", 5),
+    Column("attended", "layers x positions read", "text", 6),
+)
+_TECHNIQUES = (Column("name", "technique"), *_FIGURES, Column("parameters", "parameters", "prose", 7))
+_MODELS = (Column("name", "model"), Column("kv_dtype", "format", "text", 4), *_FIGURES)
+_ENGINES = (
+    Column("name", "engine"),
+    Column("kv_dtype", "format", "text", 3),
+    Column("per_sequence", "per sequence", "bytes"),
+    Column("total", "total", "bytes", 2),
+    Column("size", "size", "size", 4),
+    Column("ratio", "ratio", "ratio", 1),
+    Column("max_sequences", "sequences that fit", "count", 5),
+    Column("tokens", "tokens that fit", "count", 5),
+    Column("why", "why different", "prose"),
+)
+_COLUMNS = {"techniques": _TECHNIQUES, "models": _MODELS, "engines": _ENGINES}
+_WORK = (
+    Column("name", "technique"),
+    Column("projections_with_cache", "projections", "work", 1),
+    Column("projections_without_cache", "recomputed", "work", 2),
+    Column("scores_with_cache", "scores", "work"),
+    Column("scores_without_cache", "recomputed", "work"),
+    Column("times", "times more", "text", 3),
+)
+
+
+def view(document: Mapping[str, Any]) -> View:
+    """What `kvcalc compare` shows."""
+    table = _table(document)
+    blocks: list[Table | Text] = [_without_empty(table), *_failures(document), *_work(document)]
+    return View(
+        headline=_headline(document),
+        blocks=tuple(blocks),
+        notes=tuple(document["notes"]),
+        warnings=tuple(document["warnings"]),
+        data=_data(document, table),
+    )
+
+
+def _headline(document: Mapping[str, Any]) -> str:
+    """The baseline's figure, and the smallest one."""
+    rows = [row for row in document["rows"] if row["bytes"] is not None]
+    first, workload = rows[0], document["workload"]
+    count = workload["sequences"]
+    text = (
+        f"{show_bytes(first['bytes']['total'])} for {count:,} sequence{'s' if count != 1 else ''} of"
+        f" {show_tokens(workload['context'])} tokens: {first['name']}"
+    )
+    least = min(rows, key=lambda row: int(row["bytes"]["total"]))
+    if least is first:
+        return text + ", the smallest here" if len(rows) > 1 else text
+    ratio = show("ratio", Fraction(least["bytes"]["total"], first["bytes"]["total"]))
+    return f"{text}; smallest: {least['name']}, {show_bytes(least['bytes']['total'])}, {ratio}"
+
+
+def _table(document: Mapping[str, Any]) -> Table:
+    columns = _COLUMNS[document["kind"]]
+    baseline = next(row["bytes"]["total"] for row in document["rows"] if row["bytes"] is not None)
+    rows = [_cells(row, baseline) for row in document["rows"] if row["bytes"] is not None or document["kind"] == "engines"]
+    return Table(columns, tuple(tuple(row[column.key] for column in columns) for row in rows))
+
+
+def _cells(row: Mapping[str, Any], baseline: int) -> dict[str, Any]:
+    figures = row["bytes"] or {}
+    total = figures.get("total")
+    ratio = Fraction(total, baseline) if total is not None and baseline else None
+    capacity = row["capacity"] or {}
+    return {
+        "name": row["name"],
+        "kv_dtype": row["kv_dtype"],
+        "per_token": figures.get("per_token"),
+        "per_sequence": figures.get("per_sequence"),
+        "total": total,
+        "size": total,
+        "fixed": figures.get("fixed") or None,
+        "ratio": ratio,
+        "saving": None if ratio is None else 1 - ratio,
+        "attended": _attended(row["attended"]),
+        "bar": ratio,
+        "parameters": ", ".join(_technique(used) for used in row["techniques"]) or None,
+        "max_sequences": capacity.get("max_sequences"),
+        "tokens": capacity.get("tokens"),
+        "why": row["error"]["message"] if row["error"] else "; ".join(row["why"]) or None,
+    }
+
+
+def _attended(found: list[Mapping[str, int]] | None) -> str | None:
+    return None if found is None else " + ".join(f"{part['layers']} x {part['positions']:,}" for part in found) or "0"
+
+
+def _technique(used: Mapping[str, Any]) -> str:
+    return " ".join([used["name"], *(f"{key}={value}" for key, value in used["parameters"].items())])
+
+
+def _without_empty(table: Table) -> Table:
+    """Columns that no row fills are not shown."""
+    kept = [index for index, _ in enumerate(table.columns) if any(row[index] is not None for row in table.rows)]
+    return Table(tuple(table.columns[index] for index in kept), tuple(tuple(row[index] for index in kept) for row in table.rows))
+
+
+def _failures(document: Mapping[str, Any]) -> list[Text]:
+    """Rows that could not be computed, with the reason; engines show theirs in the table."""
+    if document["kind"] == "engines":
+        return []
+    lines = tuple(f"  {row['name']}: {row['error']['message']}" for row in document["rows"] if row["error"])
+    return [Text(lines, "Not computed")] if lines else []
+
+
+def _work(document: Mapping[str, Any]) -> list[Table]:
+    """What the cache buys: multiply-adds with and without it."""
+    rows = []
+    for row in document["rows"]:
+        if row["work"] is not None:
+            cached, again = row["work"]["with_cache"], row["work"]["without_cache"]
+            more = Fraction(sum(again.values()), sum(cached.values()) or 1)
+            rows.append((row["name"], cached["projections"], again["projections"], cached["scores"], again["scores"], f"{round(more):,} x"))
+    title = (
+        f"Multiply-adds of attention to generate {document['workload']['context']:,} tokens of one sequence: with the cache, and recomputed"
+    )
+    return [Table(_WORK, tuple(rows), title)] if rows else []
+
+
+def _data(document: Mapping[str, Any], table: Table) -> Table:
+    """For CSV: the table and the work in one."""
+    if document["kind"] == "engines":
+        return table
+    columns = (*table.columns, *_WORK[1:-1])
+    found = [row for row in document["rows"] if row["bytes"] is not None]
+    rows = []
+    for cells, row in zip(table.rows, found, strict=True):
+        done = row["work"] or {}
+        rows.append(
+            (
+                *cells,
+                *(done[when][what] if done else None for what in ("projections", "scores") for when in ("with_cache", "without_cache")),
+            )
+        )
+    return Table(columns, tuple(rows))
