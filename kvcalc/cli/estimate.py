@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from kvcalc.cli import options
 from kvcalc.cli.root import app as make_app
+from kvcalc.errors import UsageError
+
+if TYPE_CHECKING:
+    from kvcalc.render import ViewOf
+    from kvcalc.request import Request
 
 app = make_app()
 
@@ -36,11 +43,9 @@ def estimate(
     output: options.OutputFile = None,
 ) -> int:
     """What one model's cache takes, line by line."""
-    from kvcalc.estimate import estimate as ask
     from kvcalc.render import emit
-    from kvcalc.render.estimate_view import view
 
-    engines = engine or ["ideal"]
+    engines = list(dict.fromkeys(engine or ["ideal"]))
     request = options.make_request(
         model,
         ctx=ctx,
@@ -55,6 +60,30 @@ def estimate(
         shared_prefix=shared_prefix,
         sets=set_,
     )
-    document = ask(request).to_dict()
+    document, view = _side_by_side(request, engines, explain=explain) if len(engines) > 1 else _one(request, explain=explain)
     emit(document, view, format_, output)
     return 0
+
+
+def _one(request: Request, *, explain: bool) -> tuple[dict[str, Any], ViewOf]:
+    """`kvcalc.estimate/1`, with `--explain` the derivation besides."""
+    from kvcalc.estimate import estimate as ask
+    from kvcalc.render.estimate_view import view
+
+    found = ask(request)
+    document = found.to_dict()
+    if explain:
+        from kvcalc.explain import derivation
+
+        document["derivation"] = [section.to_dict() for section in derivation(found.plan)]
+    return document, view
+
+
+def _side_by_side(request: Request, engines: list[str], *, explain: bool) -> tuple[dict[str, Any], ViewOf]:
+    """`kvcalc.compare/1`: the same question to several engines, in one table."""
+    from kvcalc.compare import Comparing, compare
+    from kvcalc.render.compare_view import view
+
+    if explain:
+        raise UsageError("--explain derives one engine's figures at a time", "give one --engine")
+    return compare(Comparing(request.workload, models=(request.model,), engines=engines)).to_dict(), view

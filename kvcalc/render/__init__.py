@@ -16,15 +16,19 @@ from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
 
     from kvcalc.render.view import View
+
+    #: What a command hands to `emit` besides its document: the function that says how it is shown.
+    ViewOf: TypeAlias = Callable[[dict[str, Any]], View]
 
 FORMATS = ("table", "plain", "json", "yaml", "csv", "markdown", "html")
 
 
 def emit(
     document: dict[str, Any],
-    view_of: Callable[[dict[str, Any]], View],
+    view_of: ViewOf,
     format_name: str | None = None,
     output: str | None = None,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.render.explain_view import sections
 from kvcalc.render.view import Column, Facts, Table, Text, View
 from kvcalc.units import clean, show_bytes, show_tokens
 
@@ -25,7 +26,7 @@ _LINES = (
 def view(document: Mapping[str, Any]) -> View:
     """What `kvcalc estimate` shows."""
     blocks: list[Table | Facts | Text] = [Facts(tuple(_facts(document))), lines_table(document)]
-    blocks.extend(derivation(document))
+    blocks.extend(sections(document.get("derivation", ())))
     return View(
         headline=headline(document),
         blocks=tuple(blocks),
@@ -84,15 +85,3 @@ def _data(document: Mapping[str, Any]) -> Table:
     """For CSV: the lines with the formula."""
     columns = (*(column for column in _LINES if column.key != "size"), Column("formula", "formula", "prose"))
     return Table(columns, tuple(tuple(line[column.key] for column in columns) for line in document["lines"]))
-
-
-def derivation(document: Mapping[str, Any]) -> list[Text]:
-    """`--explain`: for each state the formula from its docstring, then the same with the numbers put in, then the sum."""
-    found = document.get("derivation")
-    if not found:
-        return []
-    blocks = [
-        Text((*(f"  {line}" for line in part["formula"]), *(f"  {line}" for line in part["numbers"])), part["title"])
-        for part in found["states"]
-    ]
-    return [*blocks, Text((f"  {found['sum']}",), "Total")]
