@@ -1,0 +1,160 @@
+"""`transformers`: the bytes that the tensors of the library's cache object hold after a decode step (transformers 5.24.0).
+
+bytes = Σ over layers, Σ over tensors   rows x vectors x width x bytes of the type x sequences
+
+dynamic     every token; windows and chunks min(T, W) rows; convolutions K columns; recurrent matrices in fp32
+static      `max_cache_len` rows reserved, windows at most that
+quantized   packed elements, scales, and the tokens that wait to be quantised (quantized.py)
+
+tensors.py has the rule of each state, quirks.py the families that depart from it, caches.py what each cache class refuses. One
+device: how a class is sharded is said by its own plan, which kvcalc does not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kvcalc.engines.base import Engine, Setting, context_messages, default_format
+from kvcalc.engines.transformers.caches import CACHES, Ask
+from kvcalc.engines.transformers.quantized import DEFAULTS
+from kvcalc.engines.transformers.quirks import FOREIGN, QUIRKS, RULE
+from kvcalc.engines.transformers.tensors import CacheTensor, Layer
+from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
+from kvcalc.formats import get_format
+from kvcalc.plan import Plan
+from kvcalc.units import clean
+
+if TYPE_CHECKING:
+    from kvcalc.architecture import Architecture
+    from kvcalc.workload import Workload
+
+#: The types that a model class computes in, and so caches in.
+FLOATS = ("fp32", "bf16", "fp16")
+#: The first version that caches MLA as its latent; 5.14 caches the expanded heads.
+LATENT_SINCE = (5, 15)
+_OLDEST, _NEWEST = (5, 0), (5, 24)
+_VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})(?:\.[0-9]{1,3})?", re.ASCII)
+#: The settings that mean something to one `cache_implementation` only.
+_BELONGS = {"max_cache_len": "static", **dict.fromkeys(("backend", *DEFAULTS, "decode_steps"), "quantized")}
+
+
+class Transformers(Engine):
+    """Hugging Face transformers: `generate`, and the cache classes behind it."""
+
+    name: ClassVar[str] = "transformers"
+    version: ClassVar[str] = "5.24.0"
+    settings: ClassVar[tuple[Setting, ...]] = (
+        Setting("cache_implementation", "str", "dynamic", "which cache class", ("dynamic", "static", "quantized")),
+        Setting("max_cache_len", "int", None, "static: tokens reserved for a sequence; the context where it is not given", least=1),
+        Setting("backend", "str", None, "quantized: quanto where it is not given", ("quanto", "hqq", "fp8")),
+        Setting("nbits", "int", None, "quantized: bits of an element; 4 where it is not given", least=1),
+        Setting("q_group_size", "int", None, "quantized: elements that share a scale; 64 where it is not given", least=1),
+        Setting("residual_length", "int", None, "quantized: tokens that wait in the model's type; 128 where it is not given", least=0),
+        Setting("axis_key", "int", None, "quantized: axis along which K is grouped; 0 where it is not given", least=-1),
+        Setting("axis_value", "int", None, "quantized: axis along which V is grouped; 0 where it is not given", least=-1),
+        Setting(
+            "decode_steps", "int", None, "quantized: tokens of the context that came after the prefill; 0 where it is not given", least=0
+        ),
+        Setting("version", "str", "5.24", "release, 5.0 to 5.24; before 5.15 latent attention is cached as expanded heads"),
+    )
+
+    def plan(self, architecture: Architecture, workload: Workload) -> Plan:
+        """The cache's tensors, added up. Raises EngineRejectsError, UsageError, UnsupportedArchitectureError."""
+        args = self.read_args(workload.engine_args)
+        version = _version(args["version"])
+        _check_settings(args)
+        _check_devices(workload)
+        context = self.context_of(architecture, workload)
+        notes, warnings = context_messages(architecture, workload, context)
+        model_type = _model_type(architecture, workload, notes)
+        tensors = cache_tensors(architecture, notes, expanded=version < LATENT_SINCE)
+        ask = Ask(architecture, tensors, model_type, version, args, context, workload.sequences, notes)
+        store, steps = CACHES[args["cache_implementation"]](ask), ask.steps
+        if workload.shared_prefix:
+            notes.append("transformers shares no prefix: every sequence of the batch holds its own copy")
+        lines = store.lines(context, steps, workload.sequences)
+        alone = store.lines(context, steps, 1)
+        per_sequence = sum(line.bytes for line in alone)
+        per_token = store.per_token()
+        return Plan(
+            engine=self.name,
+            version=self.version,
+            args=args,
+            kv_dtype=store.format,
+            context=context,
+            lines=tuple(lines),
+            per_device=sum(line.bytes for line in lines),
+            per_sequence=per_sequence,
+            per_token=-(-per_token.numerator // per_token.denominator),
+            growth_per_token=sum(line.bytes for line in store.lines(context + 1, steps + 1, 1)) - per_sequence,
+            fixed=sum(line.bytes for line in alone if line.fixed),
+            notes=tuple(notes),
+            warnings=tuple(warnings),
+        )
+
+
+def cache_tensors(architecture: Architecture, notes: list[str], *, expanded: bool = False) -> dict[CacheTensor, int]:
+    """Each tensor of the dynamic cache, and how many layers have it. Raises UnsupportedArchitectureError for a family without a class."""
+    if architecture.family in FOREIGN:
+        raise UnsupportedArchitectureError(
+            f"transformers 5.24 has no model class for {clean(architecture.family, 60)}", "ask an engine that serves it, or ideal"
+        )
+    quirk = QUIRKS.get(architecture.family, RULE)
+    layer = Layer(quirk, expanded)
+    found: dict[CacheTensor, int] = {}
+    for name, layers in Counter(architecture.layers.order).items():
+        for tensor in layer.tensors(architecture.layers.states[name]):
+            found[tensor] = found.get(tensor, 0) + layers
+    if quirk.modules:
+        notes.append(f"{architecture.family} keeps its recurrent and convolution state in the modules, outside the cache: not counted")
+    return found
+
+
+def _version(text: str) -> tuple[int, int]:
+    match = _VERSION.fullmatch(text)
+    if match is None or not _OLDEST <= (int(match[1]), int(match[2])) <= _NEWEST:
+        raise UsageError(f"engine setting version: '{clean(text, 40)}' is not a release that kvcalc knows", "5.0 to 5.24, such as 5.14")
+    return (int(match[1]), int(match[2]))
+
+
+def _check_settings(args: dict[str, Any]) -> None:
+    """Refuse a setting that the chosen cache class would not read."""
+    for name, implementation in _BELONGS.items():
+        if args[name] is not None and args["cache_implementation"] != implementation:
+            raise UsageError(
+                f"engine setting {name} means nothing to the {args['cache_implementation']} cache",
+                f"add cache_implementation={implementation}",
+            )
+
+
+def _check_devices(workload: Workload) -> None:
+    for name in ("tensor_parallel", "pipeline_parallel", "decode_context_parallel"):
+        if getattr(workload, name) > 1:
+            raise EngineRejectsError(
+                f"{name.replace('_', ' ')} size {getattr(workload, name)}: kvcalc plans the cache of transformers on one device only",
+                "ask a serving engine such as vllm, or ideal",
+            )
+
+
+def _model_type(architecture: Architecture, workload: Workload, notes: list[str]) -> str:
+    """The type that the model computes in. Raises EngineRejectsError for a format that only a quantized cache could hold."""
+    if workload.kv_dtype != "auto":
+        name = get_format(workload.kv_dtype).name
+        if name not in FLOATS:
+            raise EngineRejectsError(
+                f"transformers caches in the type that the model computes in, and {name} is not one of " + ", ".join(FLOATS),
+                "for fewer bits add --engine-arg cache_implementation=quantized, and backend and nbits",
+            )
+        notes.append(f"the cache follows the type that the model is loaded in: {name}")
+        return name
+    said, assumed = default_format(architecture)
+    if assumed:
+        notes.append(assumed)
+    name = get_format(said, "dtype").name
+    if name not in FLOATS:
+        raise EngineRejectsError(
+            f"the config's dtype is {name}, and transformers computes in one of " + ", ".join(FLOATS), "say which with --kv-dtype"
+        )
+    return name

@@ -1,0 +1,112 @@
+"""`cache_implementation`: what `generate` makes of a model's layers, and what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.engines.transformers.quantized import read_quantizer
+from kvcalc.engines.transformers.stores import ITEM, Plain, Quantised
+from kvcalc.errors import EngineRejectsError
+from kvcalc.units import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvcalc.architecture import Architecture
+    from kvcalc.engines.transformers.stores import Store
+    from kvcalc.engines.transformers.tensors import CacheTensor
+    from kvcalc.states import State
+
+#: The states of `full_attention` layers, the only ones that the quantized cache takes.
+_QUANTIZABLE = ("full", "latent")
+#: Model classes that make a cache of their own and take no other (`_supports_default_dynamic_cache`).
+_OWN_CACHE = ("minimax", "rwkv", "xlstm", "reformer", "xlnet")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a cache is made for: the model and the tensors of its dynamic cache, the settings in force, the moment."""
+
+    architecture: Architecture
+    tensors: dict[CacheTensor, int]
+    model_type: str
+    version: tuple[int, int]
+    args: dict[str, Any]
+    context: int
+    sequences: int
+    notes: list[str]
+
+    @property
+    def steps(self) -> int:
+        """Decode steps after the prefill."""
+        return self.args["decode_steps"] or 0
+
+    def reject(self, reason: str, hint: str = "use cache_implementation=dynamic") -> EngineRejectsError:
+        """The refusal of this cache for this model."""
+        return EngineRejectsError(
+            f"the {self.args['cache_implementation']} cache does not take {clean(self.architecture.id, 60)}: {reason}", hint
+        )
+
+
+def dynamic(ask: Ask) -> Store:
+    """`DynamicCache`: whatever the layers ask for."""
+    if any(tensor.rows.kind == "window" and tensor.rows.size < ask.context for tensor in ask.tensors):
+        ask.notes.append("after a decode step; between a longer prefill and the first step, window layers hold the whole prefill")
+    return Plain(ask.tensors, ask.model_type)
+
+
+def static(ask: Ask) -> Store:
+    """`StaticCache`: everything reserved at the first step. Raises EngineRejectsError where the context does not fit into it."""
+    _refuse_own_cache(ask)
+    length = ask.args["max_cache_len"]
+    if any(tensor.rows.kind == "entries" for tensor in ask.tensors):
+        raise ask.reject("it has no static layer for compressed attention")
+    if length is None:
+        ask.notes.append(f"max_cache_len defaulted to the context, {ask.context:,} tokens")
+    elif length < ask.context and any(tensor.rows.kind == "tokens" for tensor in ask.tensors):
+        raise ask.reject(
+            f"max_cache_len {length:,} is less than the {ask.context:,} tokens asked for", "raise max_cache_len, or ask for fewer tokens"
+        )
+    reserved: dict[CacheTensor, int] = {}
+    for tensor, layers in ask.tensors.items():
+        kept = tensor._replace(rows=tensor.rows.reserve(length))
+        reserved[kept] = reserved.get(kept, 0) + layers
+    return Plain(reserved, ask.model_type)
+
+
+def quantized(ask: Ask) -> Store:
+    """`QuantizedCache`. Raises EngineRejectsError for layers that are not full attention, and for groups that do not come out even."""
+    _refuse_own_cache(ask)
+    other = next(
+        (state.kind for name in ask.architecture.layers.order for state in ask.architecture.layers.states[name] if not _is_full(state)),
+        None,
+    )
+    if other is not None:
+        raise ask.reject(f"every layer must be full attention, and it has {other} layers")
+    if ask.architecture.traits.get("is_encoder_decoder"):
+        raise ask.reject("it is an encoder-decoder")
+    quantizer = read_quantizer(ask.args, ask.version)
+    if ask.steps >= ask.context:
+        raise ask.reject(f"{ask.steps:,} decode steps leave no prefill in {ask.context:,} tokens", "lower decode_steps")
+    for tensor in ask.tensors:
+        quantizer.check_run(tensor, ask.context - ask.steps, ask.steps, ask.sequences)
+    row = sum(layers * tensor.elements for tensor, layers in ask.tensors.items()) * ITEM[ask.model_type]
+    text = f"after a prefill of {ask.context - ask.steps:,} tokens and {ask.steps:,} decode steps"
+    if quantizer.residual > 1:
+        text += f"; each further token waits in {ask.model_type}, {row:,} B, until {quantizer.residual} do"
+    ask.notes.append(text)
+    return Quantised(ask.tensors, ask.model_type, quantizer)
+
+
+def _is_full(state: State) -> bool:
+    return state.kind in _QUANTIZABLE and getattr(state, "window", None) is None
+
+
+def _refuse_own_cache(ask: Ask) -> None:
+    if ask.architecture.family in _OWN_CACHE:
+        raise ask.reject("its model class makes a cache of its own")
+
+
+#: By the words of `cache_implementation`.
+CACHES: dict[str, Callable[[Ask], Store]] = {"dynamic": dynamic, "static": static, "quantized": quantized}

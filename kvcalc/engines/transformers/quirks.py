@@ -1,0 +1,55 @@
+"""Where a model class of transformers departs from the rule, by the model_type that its file carries.
+
+The rule: keys, values, latents, index keys and convolution columns in the model's own type, recurrent matrices in fp32, one column
+more than a convolution must keep, KV heads as the config counts them. Source: the modeling files of transformers 5.24.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvcalc.states.base import MODEL
+
+FP32 = "fp32"
+
+
+@dataclass(frozen=True, slots=True)
+class Quirk:
+    """One family's departures.
+
+    recurrent, conv, index   the type of recurrent matrices, convolution columns and index keys
+    extra_columns            convolution columns beyond the kernel - 1 that the mathematics needs
+    position_bytes           index positions kept beside each index key
+    latent_is_kv             the latent is cached as K and again as V
+    broadcast                keys and values are repeated to every query head before they are cached
+    modules                  recurrent and convolution state sits in the modules, outside the cache
+    """
+
+    recurrent: str = FP32
+    conv: str = MODEL
+    index: str = MODEL
+    extra_columns: int = 1
+    position_bytes: int = 0
+    latent_is_kv: bool = False
+    broadcast: bool = False
+    modules: bool = False
+
+
+RULE = Quirk()
+
+#: Three int64 positions (text, height, width) for each index key: Qwen4's `indexer_position_ids`.
+_THREE_POSITIONS = 3 * 8
+
+QUIRKS: dict[str, Quirk] = {
+    "deepseek_v4": Quirk(latent_is_kv=True),
+    "dots3_note_text": Quirk(index=FP32),
+    "falcon": Quirk(broadcast=True),
+    **dict.fromkeys(("inkling_text", "inkling2_text"), Quirk(conv=FP32)),
+    "minimax": Quirk(recurrent=MODEL),
+    "qwen4_exp_text": Quirk(position_bytes=_THREE_POSITIONS),
+    "recurrent_gemma": Quirk(modules=True),
+    "zaya": Quirk(recurrent=MODEL, extra_columns=0),
+}
+
+#: Families that kvcalc reads and transformers 5.24 has no class for: other engines' names, and code that lives beside the weights.
+FOREIGN: frozenset[str] = frozenset()
