@@ -47,6 +47,10 @@ def answer(line: str) -> dict[str, Any]:
 
 def _result(request: dict[str, Any]) -> dict[str, Any]:
     command = request.get("command")
+    if request.get("model") == "-":
+        raise UsageError(
+            "request: a batch has no model '-', because its lines may come from standard input", "give it inline: {hf_config: …}"
+        )
     if command == "estimate":
         from kvcalc.estimate import estimate
 

@@ -72,6 +72,11 @@ def test_order_is_kept_and_blank_lines_are_skipped() -> None:
     assert [(ok, json.loads(text)["id"]) for ok, text in answers(lines)] == [(True, 0), (False, None), (True, 1)]
 
 
+def test_no_line_may_eat_the_others() -> None:
+    found = answer('{"id": 1, "command": "estimate", "model": "-"}')
+    assert (found["ok"], found["error"]["type"]) == (False, "usage")
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
