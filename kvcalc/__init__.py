@@ -1,3 +1,84 @@
-"""kvcalc: the memory that a language model's cache takes, to the byte."""
+"""kvcalc: the memory that a language model's cache takes, to the byte.
+
+    import kvcalc
+
+    kvcalc.load("llama-2-7b")                                       Architecture
+    kvcalc.estimate("llama-2-7b", context="128k").plan.total        68719476736
+    kvcalc.fit("llama-2-7b", kv_memory="60GiB").to_dict()           the document of `kvcalc fit -f json`
+    kvcalc.compare(techniques=["gqa", "mla"]).to_dict()             the document of `kvcalc compare -f json`
+
+The names are those of a `kvcalc batch` request; a model may also be an Architecture. Everything raises `kvcalc.errors.KvcalcError`.
+Importing this package imports nothing else; a function imports what it needs.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Unpack
+
+    from kvcalc.architecture import Architecture
+    from kvcalc.compare import Comparison
+    from kvcalc.estimate import Estimate
+    from kvcalc.fit import Fit
+    from kvcalc.request import Question
+
+    Model = str | Mapping[str, Any] | Architecture
 
 __version__ = "0.1.0"
+__all__ = ["__version__", "compare", "estimate", "fit", "load"]
+
+
+def load(model: Model) -> Architecture:
+    """The architecture behind a catalogue id, a path, a repository, or an inline document."""
+    from kvcalc.sources import load
+
+    return load(model)
+
+
+def estimate(model: Model, **question: Unpack[Question]) -> Estimate:
+    """What the model's cache takes."""
+    from kvcalc.estimate import estimate
+    from kvcalc.request import parse_request
+
+    return estimate(parse_request({**question, "model": model}))
+
+
+def fit(model: Model, **question: Unpack[Question]) -> Fit:
+    """What fits into `kv_memory` bytes per device, or on `gpu`."""
+    from kvcalc.fit import fit
+    from kvcalc.request import parse_request
+
+    return fit(parse_request({**question, "model": model}))
+
+
+def compare(
+    models: Sequence[Model] | Model = (),
+    *,
+    techniques: Sequence[str] = (),
+    engines: Sequence[str] = (),
+    settings: Mapping[str, str] | None = None,
+    **question: Unpack[Question],
+) -> Comparison:
+    """Techniques, models or engines side by side; `settings` are those of `--set`."""
+    from kvcalc.compare import Comparing, compare
+    from kvcalc.request import parse_request
+
+    request = parse_request({**question, "model": "-"})
+    several = tuple(models) if isinstance(models, list | tuple) else (models,)
+    return compare(Comparing(request.workload, several, techniques, engines, request.engine, settings or {}))
+
+
+class _Interface(ModuleType):
+    """The package as a module whose functions keep their names: importing `kvcalc.estimate` would bind the module there."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Interface

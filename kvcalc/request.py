@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from kvcalc.errors import UsageError, nearest
 from kvcalc.units import checked_int, clean, parse_bytes, parse_tokens
@@ -33,6 +33,22 @@ KEYS = (
 _COUNTS = ("sequences", "tensor_parallel", "pipeline_parallel", "decode_context_parallel")
 
 
+class Question(TypedDict, total=False):
+    """The keys of a request besides its model, as the Python interface takes them."""
+
+    context: int | str
+    sequences: int
+    kv_dtype: str
+    engine: str
+    engine_args: Mapping[str, Any]
+    tensor_parallel: int
+    pipeline_parallel: int
+    decode_context_parallel: int
+    gpu: str
+    kv_memory: int | str
+    shared_prefix: int | str
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A model (text, or an inline document), an engine's name, and the workload."""
@@ -48,7 +64,7 @@ def parse_request(given: Mapping[str, Any]) -> Request:
         if key not in KEYS:
             raise UsageError(f"request: unknown key '{clean(key, 40)}'", nearest(str(key), KEYS) or "keys: " + ", ".join(KEYS))
     model = given.get("model")
-    if not isinstance(model, str | Mapping) or not model:
+    if not _is_model(model):
         raise UsageError("request: 'model' is missing", "a catalogue id, a path, org/name, or an inline {hf_config: …}")
     values: dict[str, Any] = {}
     context = given.get("context")
@@ -71,6 +87,15 @@ def parse_request(given: Mapping[str, Any]) -> Request:
         values["engine_args"] = args
     engine = given.get("engine")
     return Request(model, "ideal" if engine is None else _text(engine, "engine"), Workload(**values))
+
+
+def _is_model(model: object) -> bool:
+    """A text, an inline document, or an architecture that is at hand already."""
+    if isinstance(model, str | Mapping):
+        return bool(model)
+    from kvcalc.architecture import Architecture
+
+    return isinstance(model, Architecture)
 
 
 def _text(value: object, what: str) -> str:

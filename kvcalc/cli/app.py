@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, str] = {
     "estimate": "kvcalc.cli.estimate",
     "compare": "kvcalc.cli.compare",
+    "models": "kvcalc.cli.models",
     "explain": "kvcalc.cli.explain",
     "batch": "kvcalc.cli.batch",
 }

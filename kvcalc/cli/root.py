@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from kvcalc import __version__
-from kvcalc.errors import UsageError, nearest
+from kvcalc.errors import EXIT_OK, EXIT_USAGE, UsageError, nearest
 from kvcalc.units import clean
 
 if TYPE_CHECKING:
@@ -19,15 +19,45 @@ if TYPE_CHECKING:
 _CommandLineError: Any = typer.BadParameter.__mro__[1]
 
 
-def app(**settings: Any) -> typer.Typer:
-    """A Typer app as every command's module makes one: plain help, `-h`, no Rich."""
-    return typer.Typer(add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}, **settings)
+#: Plain help, `-h`, no Rich: what every Typer app here is made with.
+_PLAIN: dict[str, Any] = {"rich_markup_mode": None, "context_settings": {"help_option_names": ["-h", "--help"]}}
+
+
+class Commands(TyperGroup):
+    """A group that names the nearest commands on a miss."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As Click does it, but an unknown name is a UsageError of ours."""
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and not name.startswith("-"):
+            hint = nearest(name, known) or "commands: " + ", ".join(known)
+            raise UsageError(f"unknown command '{clean(name, 40)}'", hint)
+        return super().resolve_command(ctx, args)
+
+
+def app() -> typer.Typer:
+    """A Typer app for one command."""
+    return typer.Typer(add_completion=False, **_PLAIN)
+
+
+def group(about: str) -> typer.Typer:
+    """A Typer app for commands under one name; by itself it prints its help."""
+    made = typer.Typer(add_completion=False, cls=Commands, help=about, **_PLAIN)
+    made.callback(invoke_without_command=True)(_help_alone)
+    return made
+
+
+def _help_alone(context: typer.Context) -> int:
+    if context.invoked_subcommand is not None:
+        return EXIT_OK
+    typer.echo(context.get_help(), err=True)
+    return EXIT_USAGE
 
 
 def command_of(commands: Mapping[str, str]) -> Any:
     """The root group over `commands`, whose modules are imported one by one as they are asked for."""
 
-    class Commands(TyperGroup):
+    class Root(Commands):
         """Finds a command by importing its module."""
 
         def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  Click's signature
@@ -35,15 +65,12 @@ def command_of(commands: Mapping[str, str]) -> Any:
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  Click's signature
             if cmd_name not in commands:
-                if cmd_name.startswith("-"):
-                    return None  # Click itself names the unknown option
-                hint = nearest(cmd_name, commands) or "commands: " + ", ".join(commands)
-                raise UsageError(f"unknown command '{clean(cmd_name, 40)}'", hint)
+                return None
             found = typer.main.get_command(import_module(commands[cmd_name]).app)
             found.name = cmd_name
             return found
 
-    root = typer.Typer(cls=Commands, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
+    root = typer.Typer(cls=Root, **_PLAIN)
     root.callback(invoke_without_command=True)(_root)
     return typer.main.get_command(root)
 
@@ -64,10 +91,7 @@ def _root(
     kvcalc .yaml, or - for standard input.
     """
     del version
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help(), err=True)
-        return UsageError.exit_code
-    return 0
+    return _help_alone(context)
 
 
 def usage_error(error: Any) -> UsageError | None:

@@ -1,0 +1,115 @@
+"""`kvcalc models list|show|validate|import`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from kvcalc.cli import options  # noqa: TC001  Typer reads the annotations
+from kvcalc.cli.root import group
+from kvcalc.errors import EXIT_OK, EXIT_USAGE
+
+app = group("The catalogue: list, show, validate, import.")
+
+#: What every document carries, and a catalogue has none of.
+_NOTHING: dict[str, Any] = {"model": None, "workload": None, "engine": None, "kv_dtype": None}
+
+
+@app.command("list")
+def list_(
+    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="In the id, the name, the repository or the family.")] = None,
+    *,
+    technique: Annotated[str | None, typer.Option("--technique", metavar="NAME", help="mha, gqa, mqa, mla, swa, dsa, deltanet, …")] = None,
+    family: Annotated[str | None, typer.Option("--family", metavar="NAME", help="The model_type, or its beginning.")] = None,
+    format_: options.Format = None,
+    output: options.OutputFile = None,
+) -> int:
+    """Every model: layers, techniques, bytes per token."""
+    from kvcalc.models import list_models
+    from kvcalc.render import emit
+    from kvcalc.render.models_view import list_view
+
+    rows = list_models(text, technique, family)
+    document = {
+        "schema": "kvcalc.models/1",
+        **_NOTHING,
+        "models": [row.to_dict() for row in rows],
+        "notes": ["bytes per token at the model's own type, in every layer that still holds it"] if rows else [],
+        "warnings": [],
+    }
+    emit(document, list_view, format_, output)
+    return EXIT_OK
+
+
+@app.command()
+def show(
+    model: options.Model,
+    *,
+    format_: options.Format = None,
+    output: options.OutputFile = None,
+) -> int:
+    """One model: its layers, and where each number comes from."""
+    from kvcalc.estimate import model_dict
+    from kvcalc.models import show_model
+    from kvcalc.render import emit
+    from kvcalc.render.models_view import show_view
+
+    architecture = show_model(model)
+    document = {
+        "schema": "kvcalc.models/1",
+        **_NOTHING,
+        "model": model_dict(architecture),
+        "architecture": architecture.model_dump(mode="json", exclude_none=True),
+        "techniques": list(architecture.techniques),
+        "states": [
+            {"kind": state.kind, "layers": layers, "fields": state.model_dump(exclude={"kind"}, exclude_none=True)}
+            for state, layers in architecture.states.items()
+        ],
+        "notes": list(architecture.assumptions),
+        "warnings": [],
+    }
+    emit(document, show_view, format_, output)
+    return EXIT_OK
+
+
+@app.command()
+def validate(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="kvcalc YAML files, or folders of them.")],
+    *,
+    format_: options.Format = None,
+    output: options.OutputFile = None,
+) -> int:
+    """Check files: keys, values, and the figures they expect."""
+    from dataclasses import asdict
+
+    from kvcalc.models import validate_files
+    from kvcalc.render import emit
+    from kvcalc.render.models_view import validate_view
+
+    problems = validate_files(files)
+    document = {
+        "schema": "kvcalc.models/1",
+        **_NOTHING,
+        "files": list(files),
+        "problems": [asdict(problem) for problem in problems],
+        "notes": [],
+        "warnings": [],
+    }
+    emit(document, validate_view, format_, output)
+    return EXIT_USAGE if problems else EXIT_OK
+
+
+@app.command("import")
+def import_(
+    model: options.Model,
+    *,
+    model_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The id in the catalogue. [from the model's name]")] = None,
+    output: options.OutputFile = None,
+) -> int:
+    """A config.json, a GGUF or a repository as a kvcalc YAML."""
+    from kvcalc.models import import_model
+    from kvcalc.render.output import write
+
+    write(import_model(model, model_id), output)
+    return EXIT_OK
