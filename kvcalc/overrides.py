@@ -75,7 +75,8 @@ def _state(name: str, state: State, fields: Mapping[str, str], unused: dict[str,
             unused.pop(key, None)
     if not found:
         return state
-    return _checked(type(state), {**state.model_dump(), **{key: _value(text) for key, text in found.items()}}, ", ".join(found))
+    changed: State = _checked(type(state), {**state.model_dump(), **{key: _value(text) for key, text in found.items()}}, ", ".join(found))
+    return changed
 
 
 def _value(text: str) -> Any:
