@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvcalc.errors import UsageError, nearest
@@ -124,6 +124,10 @@ class Engine(ABC):
         """What the engine makes of `kv_memory` bytes per device; None: `fit` searches `plan()` alone."""
         return None
 
+    def fitting(self, architecture: Architecture, workload: Workload, kv_memory: int) -> Fitting:
+        """`kv_memory` bytes per device, to be asked again and again: what `fit` searches."""
+        return Fitting(self, architecture, workload, kv_memory)
+
     def context_of(self, architecture: Architecture, workload: Workload) -> int:
         """The context in force: the workload's, else the model's maximum. Raises UsageError if neither is known."""
         if workload.context is not None and workload.context > 0:
@@ -133,6 +137,29 @@ class Engine(ABC):
                 f"{clean(architecture.id)} does not say its maximum context, and none was given", "give one with --ctx, such as --ctx 32k"
             )
         return architecture.max_context
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """A fixed memory per device under one engine: what it admits. Engines that can answer faster have their own."""
+
+    engine: Engine
+    architecture: Architecture
+    workload: Workload
+    memory: int
+
+    def admits(self, context: int, sequences: int) -> bool:
+        """That many sequences of that length fit: by the engine's own word, else by its plan."""
+        asked = self._asked(context, sequences)
+        capacity = self.engine.capacity(self.architecture, asked, self.memory)
+        return capacity.fits if capacity is not None else self.engine.plan(self.architecture, asked).per_device <= self.memory
+
+    def capacity(self, context: int) -> Capacity | None:
+        """The engine's own figures at that context; None where it has no notion of a capacity."""
+        return self.engine.capacity(self.architecture, self._asked(context, self.workload.sequences), self.memory)
+
+    def _asked(self, context: int, sequences: int) -> Workload:
+        return replace(self.workload, context=context, sequences=sequences, shared_prefix=min(context, self.workload.shared_prefix))
 
 
 def context_messages(architecture: Architecture, workload: Workload, context: int) -> tuple[list[str], list[str]]:

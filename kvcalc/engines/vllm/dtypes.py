@@ -1,0 +1,98 @@
+"""The cache's type: what `--kv-cache-dtype` may say, what `auto` means, and the model type behind it (vLLM 0.33, utils/torch_utils.py).
+
+auto → the checkpoint's own word about its cache (ModelOpt: fp8 or nvfp4), else the model's type
+a float32 checkpoint runs in bfloat16
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.errors import EngineRejectsError, UsageError, nearest
+from kvcalc.formats import ALIASES, FORMATS
+from kvcalc.units import clean
+
+if TYPE_CHECKING:
+    from kvcalc.architecture import Architecture
+
+AUTO = "auto"
+MODEL_DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
+
+#: `--kv-cache-dtype` → kvcalc's format.
+CACHE_DTYPES: dict[str, str] = {
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "fp8": "fp8",
+    "fp8_e4m3": "fp8",
+    "fp8_e5m2": "fp8",
+    "fp8_inc": "fp8",
+    "fp8_ds_mla": "fp8_ds_mla",
+    "nvfp4_ds_mla": "nvfp4_ds_mla",
+    "nvfp4": "nvfp4",
+    "nvfp4_4over6": "nvfp4_4over6",
+    **{name: name for name in FORMATS if name.startswith("turboquant_") or name.endswith("_per_token_head")},
+    "ultraquant_4bit": "ultraquant_4bit",
+}
+#: Formats that only other hardware reads.
+ROCM_ONLY = ("ultraquant_4bit", "octave_k3v4", "octave_k3v3", "octave_k3v3_compact")
+
+#: ModelOpt's names of cache formats (utils/torch_utils.py, MODELOPT_TO_VLLM_KV_CACHE_DTYPE_MAP).
+_MODELOPT = {"fp8": "fp8_e4m3", "nvfp4": "nvfp4"}
+
+
+def model_dtype(architecture: Architecture) -> tuple[str, str | None]:
+    """The type that the model runs in, and the sentence that says why, where it is not the checkpoint's own."""
+    if architecture.dtype is None:
+        return "bf16", "the config does not say its dtype: vLLM reads it from the weights, bf16 assumed"
+    own = ALIASES.get(architecture.dtype, architecture.dtype)
+    if own == "fp32":
+        return "bf16", "the checkpoint is float32, and vLLM runs it in bfloat16"
+    if own not in MODEL_DTYPES:
+        return "bf16", f"vLLM does not compute in {own}: the model runs in bfloat16"
+    return own, None
+
+
+def cache_dtype(asked: str, architecture: Architecture, own: str) -> tuple[str, str | None]:
+    """The flag in force, and the sentence that says where it comes from. Raises UsageError, EngineRejectsError."""
+    word = asked.strip().lower()
+    if word == AUTO:
+        found = _checkpoint_word(architecture.traits)
+        if found is not None:
+            return found, f"the checkpoint's quantization declares its cache, so auto means {found}"
+        return AUTO, None
+    if word in ROCM_ONLY:
+        raise EngineRejectsError(f"vLLM stores a cache of {word} on ROCm only", "choose fp8")
+    if "/" in word:
+        raise EngineRejectsError(f"vLLM stores K and V in one format, and {clean(asked, 40)} sets them apart", "give one format")
+    word = MODEL_DTYPES.get(ALIASES.get(word, word), word)
+    if word not in CACHE_DTYPES:
+        if ALIASES.get(word, word) in FORMATS:
+            hint = "int8_per_token_head and int4_per_token_head are its integer formats" if word.startswith("int") else ""
+            raise EngineRejectsError(f"vLLM has no cache of {clean(word, 40)}", hint or "one of auto, " + ", ".join(CACHE_DTYPES))
+        raise UsageError(
+            f"--kv-dtype: unknown format '{clean(asked, 40)}'", nearest(word, CACHE_DTYPES) or "one of auto, " + ", ".join(CACHE_DTYPES)
+        )
+    if word in MODEL_DTYPES.values():
+        if CACHE_DTYPES[word] != own:
+            raise EngineRejectsError(f"vLLM refuses a cache of {word} for a model that runs in {MODEL_DTYPES[own]}", "leave --kv-dtype out")
+        return AUTO, None
+    return word, None
+
+
+def _checkpoint_word(traits: Mapping[str, Any]) -> str | None:
+    """What a ModelOpt checkpoint says about its cache; other words mean the model's type."""
+    if not str(traits.get("quantization", "")).startswith("modelopt"):
+        return None
+    word = traits.get("kv_cache_scheme") or traits.get("kv_cache_quant_algo")
+    if isinstance(word, Mapping):
+        bits, kind = word.get("num_bits"), word.get("type")
+        if word.get("dynamic") is False and (bits, kind) == (8, "float"):
+            return _MODELOPT["fp8"]
+        return _MODELOPT["nvfp4"] if (bits, kind) == (4, "float") else None
+    return _MODELOPT.get(word.lower()) if isinstance(word, str) else None
+
+
+def format_of(dtype: str, own: str) -> str:
+    """kvcalc's name of the format behind a flag."""
+    return own if dtype == AUTO else CACHE_DTYPES[dtype]

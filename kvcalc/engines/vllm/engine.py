@@ -1,0 +1,146 @@
+"""The vLLM engine: plans, capacity, and what fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from kvcalc.engines.base import Engine, Fitting, Setting, context_messages
+from kvcalc.engines.vllm import lines, recurrent, settings
+from kvcalc.engines.vllm.dtypes import format_of
+from kvcalc.engines.vllm.model import build_pool, read_start
+from kvcalc.engines.vllm.specs import RECURRENT
+from kvcalc.plan import Capacity, Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kvcalc.architecture import Architecture
+    from kvcalc.engines.vllm.model import Start
+    from kvcalc.engines.vllm.pool import Pool
+    from kvcalc.states import State
+    from kvcalc.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class VllmFitting(Fitting):
+    """One start of vLLM with a fixed memory per GPU: what it admits, and what its log says."""
+
+    start: Start
+    pool: Pool
+
+    def admits(self, context: int, sequences: int) -> bool:
+        """That many requests of that length fit."""
+        return self.pool.admits(self.memory, context, sequences, min(context, self.workload.shared_prefix))
+
+    def capacity(self, context: int) -> Capacity:
+        """The log line at this max_model_len: blocks, tokens, concurrency."""
+        blocks, needed = self.pool.blocks(self.memory), self.pool.request_blocks(context)
+        concurrency = blocks / needed if needed else None
+        warnings: list[str] = []
+        if not self.admits(context, 1):
+            warnings.append(
+                f"vLLM refuses to start: one request of {context:,} tokens needs {needed + 1:,} blocks, and the memory gives {blocks:,}"
+            )
+        elif self.start.is_hybrid and blocks < self.start.scheduler.sequences:
+            warnings.append(
+                f"vLLM refuses full CUDA graphs of a model with recurrent layers unless max_num_seqs ({self.start.scheduler.sequences:,})"
+                f" is at most the {blocks:,} blocks: lower max_num_seqs"
+            )
+        return Capacity(
+            fits=self.admits(context, 1),
+            tokens=None if concurrency is None else int(concurrency * context),
+            concurrency=concurrency,
+            blocks=blocks,
+            block_bytes=self.pool.block_bytes,
+            block_size=self.pool.block_size,
+            notes=tuple(self.start.notes),
+            warnings=tuple(warnings),
+        )
+
+
+class Vllm(Engine):
+    """vLLM 0.33."""
+
+    name: ClassVar[str] = "vllm"
+    version: ClassVar[str] = settings.VERSION
+    settings: ClassVar[tuple[Setting, ...]] = settings.SETTINGS
+
+    def plan(self, architecture: Architecture, workload: Workload) -> Plan:
+        """Blocks of `sequences` requests of full length, on every GPU. Raises every error that vLLM's own start would raise."""
+        start = read_start(architecture, workload, self.read_args(workload.engine_args))
+        pool = build_pool(start)
+        context = self.context_of(architecture, workload)
+        notes, warnings = context_messages(architecture, workload, context)
+        prefix = workload.shared_prefix
+        if prefix and not pool.shares_prefixes:
+            warnings.append("prefix caching is off, so no prefix is shared")
+        tensors = _tensors(start)
+        one, more = pool.request_blocks(context), pool.request_blocks(context + 1)
+        return Plan(
+            engine=self.name,
+            version=self.version,
+            args=in_force(start, pool, context),
+            kv_dtype=format_of(start.cache, start.own),
+            context=context,
+            lines=lines.lines(pool, context, workload.sequences, prefix, tensors),
+            per_device=pool.used_blocks(context, workload.sequences, prefix) * pool.block_bytes,
+            per_sequence=one * pool.all_devices,
+            per_token=lines.per_token(pool.layers),
+            growth_per_token=(more - one) * pool.all_devices,
+            fixed=_fixed_blocks(pool, context) * pool.all_devices,
+            notes=(*notes, *start.notes, *pool_notes(start, pool)),
+            warnings=tuple(warnings),
+        )
+
+    def fitting(self, architecture: Architecture, workload: Workload, kv_memory: int) -> VllmFitting:
+        """What vLLM makes of `kv_memory` bytes per GPU."""
+        start = read_start(architecture, workload, self.read_args(workload.engine_args))
+        return VllmFitting(self, architecture, workload, kv_memory, start, build_pool(start))
+
+    def capacity(self, architecture: Architecture, workload: Workload, kv_memory: int) -> Capacity:
+        """The figures of vLLM's log at the asked context."""
+        return self.fitting(architecture, workload, kv_memory).capacity(self.context_of(architecture, workload))
+
+
+def _tensors(start: Start) -> Mapping[State, tuple[recurrent.Tensor, ...]]:
+    types = recurrent.read_types(start.family, start.architecture.traits, start.args, start.own)
+    return {
+        entry.state: recurrent.tensors(entry.state, types, start.tp, start.spec_tokens)
+        for entry in start.entries
+        if entry.state.is_recurrent
+    }
+
+
+def _fixed_blocks(pool: Pool, context: int) -> int:
+    blocks = pool.group_blocks(context)
+    return sum(count for count, group in zip(blocks, pool.groups, strict=True) if group.specs[0].kind == RECURRENT)
+
+
+def in_force(start: Start, pool: Pool, context: int) -> dict[str, object]:
+    """Every setting, with what its default resolved to."""
+    scheduler = start.scheduler
+    return {
+        **start.args,
+        "block_size": pool.block_size,
+        "max_num_batched_tokens": scheduler.step_tokens(context),
+        "max_num_seqs": scheduler.sequences,
+        "enable_prefix_caching": start.prefix_caching,
+        "async_scheduling": start.args["async_scheduling"] is not False,
+        "disable_hybrid_kv_cache_manager": start.args["disable_hybrid_kv_cache_manager"] is True,
+        "num_speculative_tokens": start.spec_tokens or None,
+    }
+
+
+def pool_notes(start: Start, pool: Pool) -> list[str]:
+    """What a reader has to know to follow the figures."""
+    notes: list[str] = []
+    if len(pool.groups) > 1:
+        sizes = ", ".join(str(len(group.layers)) for group in pool.groups[:12]) + (", …" if len(pool.groups) > 12 else "")  # noqa: PLR2004  a line's worth
+        notes.append(
+            f"{len(pool.groups)} groups of layers ({sizes}) draw from one pool; a block id costs {pool.block_bytes:,} B on the fullest GPU"
+        )
+    asked = start.args["block_size"]
+    if asked is not None and pool.block_size != asked:
+        notes.append(f"block_size {asked} was raised to {pool.block_size} so that the pages of all layers line up")
+    return notes

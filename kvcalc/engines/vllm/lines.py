@@ -1,0 +1,278 @@
+"""The pool's blocks as lines that say what they are spent on.
+
+all blocks of a request = the cache itself          layers x tokens (or the window) x row, one copy
+                        + replication               the same rows on other tensor parallel ranks
+                        + in flight                 window layers: tokens that are scheduled and not yet settled
+                        + copies                    recurrent layers: states kept for prefix caching and draft tokens
+                        + block rounding            to whole blocks, and the one that a window may straddle
+                        + page padding              pages raised to those of other layers
+                        + group padding             a block id costs as much as the widest group
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvcalc.engines.vllm.specs import FULL_KINDS, RECURRENT, RING, Demand, Spec, held_tokens
+from kvcalc.formats import get_format
+from kvcalc.plan import Line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kvcalc.engines.vllm.pool import CacheLayer, Pool
+    from kvcalc.engines.vllm.recurrent import Tensor
+    from kvcalc.states import State
+
+
+class Part(NamedTuple):
+    """One tensor of an attention layer: its name, elements of a row and bytes of a row, one undivided copy."""
+
+    name: str
+    width: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Alike layers of one group: how many, and how many blocks all requests take for them."""
+
+    state: State
+    spec: Spec
+    layers: int
+    blocks: int
+    shared: int
+
+
+class Asked(NamedTuple):
+    """The question that the lines answer."""
+
+    demand: Demand
+    sequences: int
+    ranks: int
+    tensors: Mapping[State, tuple[Tensor, ...]]
+
+
+def lines(pool: Pool, context: int, sequences: int, prefix: int, tensors: Mapping[State, tuple[Tensor, ...]]) -> tuple[Line, ...]:
+    """Every byte that `sequences` requests of `context` tokens take on all GPUs, the padding last."""
+    asked = Asked(pool.demand(context), sequences, pool.ranks, tensors)
+    blocks, shared = pool.group_blocks(context), pool.shared_blocks(context, prefix)
+    found: list[Line] = []
+    for number, group in enumerate(pool.groups):
+        used = shared[number] + sequences * (blocks[number] - shared[number])
+        counts: dict[tuple[State, Spec], int] = {}
+        for layer, spec in zip(group.layers, group.specs, strict=True):
+            key = (pool.layers[layer].state, spec)
+            counts[key] = counts.get(key, 0) + 1
+        for (state, spec), layers in counts.items():
+            found += _use_lines(Use(state, spec, layers, used, shared[number]), asked)
+    return tuple(_gather((*found, _group_padding(pool, blocks, shared, sequences))))
+
+
+def _use_lines(use: Use, asked: Asked) -> Iterable[Line]:
+    rule = _recurrent_lines if use.spec.kind == RECURRENT else _attention_lines
+    yield from rule(use, asked)
+    spec = use.spec
+    spare = spec.page - (spec.row if spec.kind == RECURRENT else spec.row * spec.slots)
+    each = use.layers * spare * asked.ranks
+    yield Line(
+        "padding",
+        use.layers,
+        "page",
+        0,
+        spec.format,
+        use.blocks // asked.sequences,
+        use.blocks * each,
+        f"{use.layers} {use.state.kind} layers x {use.blocks:,} blocks x ({spec.page:,} - {spec.page - spare:,}) B of page{_over(asked.ranks)}",
+        fixed=spec.kind == RECURRENT,
+    )
+
+
+def _over(ranks: int) -> str:
+    return f" x {ranks} ranks" if ranks > 1 else ""
+
+
+def _times(sequences: int) -> str:
+    return f" x {sequences} sequences" if sequences > 1 else ""
+
+
+# --- attention -------------------------------------------------------------------------------------------------------------------
+
+
+def parts_of(state: Any, spec: Spec) -> tuple[Part, ...]:
+    """The tensors of one attention layer, one undivided copy."""
+    if spec.shape[2] == 0:
+        return (Part("index" if spec.role == "index" else spec.role or "latent", spec.shape[1], spec.row),)
+    heads = getattr(state, "kv_heads", None) or state.query_heads
+    stored = get_format(spec.format)
+    key, value = spec.shape[1:]
+    return (
+        Part("key", heads * key, stored.key_bytes(key, heads)),
+        Part("value", heads * value, stored.value_bytes(value, heads)),
+    )
+
+
+def own_tokens(spec: Spec, demand: Demand) -> int:
+    """Tokens that the layer can see: all, or the last ones."""
+    if spec.kind == RING:
+        return spec.block
+    tokens = held_tokens(spec, demand) if spec.kind == "cross" else demand.context
+    return min(tokens, spec.limit) if spec.limit and spec.kind not in FULL_KINDS else tokens
+
+
+def _attention_lines(use: Use, asked: Asked) -> Iterable[Line]:
+    spec, demand, n = use.spec, asked.demand, asked.sequences
+    spread = demand.dcp if spec.sharded and spec.kind in FULL_KINDS else 1
+    parts = parts_of(use.state, spec)
+    whole = sum(part.bytes for part in parts)
+    rank_row = spec.row * asked.ranks // spread
+    own = own_tokens(spec, demand) // spec.per_state
+    held = spec.block // spec.per_state if spec.kind == RING else -(-held_tokens(spec, demand) // spec.per_state)
+    shared = use.shared * spec.slots
+    rows = shared * spread + n * (own - shared * spread)
+    held_rows = shared + n * (held - shared)
+    seen = f"{own:,} {'rows' if spec.per_state > 1 or spec.kind == RING else 'tokens'}" + (
+        " (window)" if own < demand.context and spec.limit else ""
+    )
+    kind = use.state.kind
+    rows_text = f"{seen}{_times(n)}" if not shared else f"{rows:,} rows (shared prefix once)"
+    for part in parts:
+        yield Line(
+            kind,
+            use.layers,
+            part.name,
+            part.width,
+            spec.format,
+            own,
+            use.layers * rows * part.bytes,
+            f"{use.layers} layers x {rows_text} x {part.bytes:,} B",
+        )
+    yield Line(
+        kind,
+        use.layers,
+        "replication",
+        0,
+        spec.format,
+        own,
+        use.layers * rows * (rank_row - whole),
+        f"{use.layers} layers x {rows:,} rows x ({spec.row:,} B x {asked.ranks} ranks{f' / {spread}' if spread > 1 else ''} - {whole:,} B)",
+    )
+    waiting = held_rows * spread - rows
+    yield Line(
+        kind,
+        use.layers,
+        "in_flight" if spread == 1 and spec.per_state == 1 else "block_rounding",
+        0,
+        spec.format,
+        held - own if spread == 1 else 0,
+        use.layers * waiting * rank_row,
+        f"{use.layers} layers x {waiting:,} tokens in flight x {rank_row:,} B",
+    )
+    spare = use.blocks * spec.slots - held_rows
+    yield Line(
+        kind,
+        use.layers,
+        "block_rounding",
+        0,
+        spec.format,
+        spare // n,
+        use.layers * spare * spec.row * asked.ranks,
+        f"{use.layers} layers x ({use.blocks:,} blocks of {spec.slots:,} - {held_rows:,}) x {spec.row:,} B{_over(asked.ranks)}",
+    )
+
+
+# --- recurrent -------------------------------------------------------------------------------------------------------------------
+
+
+def _recurrent_lines(use: Use, asked: Asked) -> Iterable[Line]:
+    n, kind, spec = asked.sequences, use.state.kind, use.spec
+    for tensor in asked.tensors[use.state]:
+        yield Line(
+            kind,
+            use.layers,
+            tensor.name,
+            tensor.whole,
+            tensor.format,
+            tensor.rows,
+            use.layers * n * tensor.whole_bytes,
+            f"{use.layers} layers x {tensor.whole_bytes:,} B{_times(n)}",
+            fixed=True,
+        )
+    whole = sum(tensor.whole_bytes for tensor in asked.tensors[use.state])
+    yield Line(
+        kind,
+        use.layers,
+        "replication",
+        0,
+        spec.format,
+        1,
+        use.layers * n * (spec.row * asked.ranks - whole),
+        f"{use.layers} layers x ({spec.row:,} B{_over(asked.ranks)} - {whole:,} B){_times(n)}",
+        fixed=True,
+    )
+    copies = use.blocks - n
+    yield Line(
+        kind,
+        use.layers,
+        "copies",
+        0,
+        spec.format,
+        copies // n,
+        use.layers * copies * spec.row * asked.ranks,
+        f"{use.layers} layers x {copies:,} more states for prefix caching and draft tokens x {spec.row:,} B{_over(asked.ranks)}",
+        fixed=True,
+    )
+
+
+# --- padding and sums ------------------------------------------------------------------------------------------------------------
+
+
+def _group_padding(pool: Pool, blocks: tuple[int, ...], shared: tuple[int, ...], sequences: int) -> Line:
+    total, wasted, narrow = pool.all_devices, 0, 0
+    for number, group in enumerate(pool.groups):
+        used = shared[number] + sequences * (blocks[number] - shared[number])
+        spare = total - sum(spec.page for spec in group.specs) * pool.ranks
+        wasted += used * spare
+        narrow += used if spare else 0
+    text = f"{narrow:,} blocks of groups that hold less than the {total:,} B of a block id on all GPUs"
+    return Line("padding", 0, "group", 0, "", 0, wasted, text)
+
+
+def _gather(found: Iterable[Line]) -> Iterable[Line]:
+    """Lines of nothing dropped; the same buffer of several groups added up, its formula that of one group and how often it stands."""
+    gathered: dict[tuple[object, ...], list[Line]] = {}
+    for line in found:
+        if line.bytes:
+            gathered.setdefault((line.state, line.buffer, line.width, line.format, line.slots, line.fixed), []).append(line)
+    for group in gathered.values():
+        first = group[0]
+        if len(group) == 1:
+            yield first
+            continue
+        alike: dict[str, int] = {}
+        for line in group:
+            alike[line.formula] = alike.get(line.formula, 0) + 1
+        formula = " + ".join(text if times == 1 else f"{times} groups x {text}" for text, times in alike.items())
+        yield Line(
+            first.state,
+            sum(line.layers for line in group),
+            first.buffer,
+            first.width,
+            first.format,
+            first.slots,
+            sum(line.bytes for line in group),
+            formula,
+            fixed=first.fixed,
+        )
+
+
+def per_token(layers: Iterable[CacheLayer]) -> int:
+    """What one token takes in every layer that still holds it, one copy, no rounding."""
+    total = Fraction(0)
+    for layer in layers:
+        spec = layer.spec
+        if spec.kind not in (RECURRENT, RING):
+            total += Fraction(sum(part.bytes for part in parts_of(layer.state, spec)), spec.per_state)
+    return -(-total.numerator // total.denominator)

@@ -1,0 +1,499 @@
+"""From an architecture and a workload to a pool of blocks: every rule of this package in the order in which vLLM applies it.
+
+types and settings → backend of each layer → block size → spec of each layer → groups → pool
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvcalc.engines.vllm import backends, blocksize, dtypes, recurrent, settings
+from kvcalc.engines.vllm.groups import group_layers
+from kvcalc.engines.vllm.pool import CacheLayer, Pool, make_pool
+from kvcalc.engines.vllm.specs import CHUNKED, CROSS, FULL, MLA, RECURRENT, SLIDING, SLIDING_MLA, Demand, Spec
+from kvcalc.engines.vllm.support import check_support
+from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.formats import get_format
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kvcalc.architecture import Architecture
+    from kvcalc.engines.vllm.settings import Card, Scheduler
+    from kvcalc.states import State
+    from kvcalc.workload import Workload
+
+#: Families whose latents vLLM stores as one row of all heads; others with such fields run as ordinary attention (model_arch_config_convertor.py).
+MLA_FAMILIES = frozenset(
+    """
+    axk1 bailing_hybrid deepseek_v2 deepseek_v3 deepseek_v32 dots3_note glm4_moe_lite glm5_next glm5_next_text glm_moe_dsa hy_v4
+    kimi_k2 kimi_linear longcat_flash pangu_ultra_moe
+    """.split()
+)
+#: Families with attention sinks.
+SINK_FAMILIES = frozenset({"gpt_oss", "openai_privacy_filter"})
+#: Wrappers whose image tokens see each other (is_mm_prefix_lm); Gemma 4 says so in its config.
+MM_PREFIX_WRAPPERS = frozenset({"bagel", "gemma3", "molmo2", "moondream3", "paligemma"})
+MM_PREFIX_FAMILIES = frozenset({"gemma4_text", "gemma4_unified_text", "diffusion_gemma_text"})
+#: Cohere 2 sees its window and the token itself (models/commandr.py).
+WIDER_WINDOWS = frozenset({"cohere2"})
+#: Bytes of a packed row of sparse MLA, whatever the widths (mla_attention.py).
+PACKED_ROWS = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
+#: Layers at each end of a model without recurrent layers that TurboQuant leaves in the model's type.
+TURBOQUANT_ENDS = 2
+
+_SKIPPED = ("shared", "none")
+_NO_SLIDING = "sliding_window"
+
+
+class Entry(NamedTuple):
+    """A state that needs a cache: its layer, its stage, whether speculation alone needs it."""
+
+    layer: int
+    stage: int
+    state: State
+    draft: bool
+
+
+@dataclass(slots=True)
+class Start:
+    """One start of the engine: what its settings and the model's config resolve to."""
+
+    architecture: Architecture
+    workload: Workload
+    args: dict[str, Any]
+    card: Card
+    scheduler: Scheduler
+    own: str
+    cache: str
+    entries: tuple[Entry, ...]
+    spec_tokens: int
+    prefix_caching: bool
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def tp(self) -> int:
+        """Tensor parallel ranks."""
+        return self.workload.tensor_parallel
+
+    @property
+    def family(self) -> str:
+        """The inner model_type."""
+        return self.architecture.family
+
+    @property
+    def align(self) -> bool:
+        """Prefix caching keeps states of recurrent layers."""
+        return self.prefix_caching and any(entry.state.is_recurrent for entry in self.entries)
+
+    @property
+    def is_hybrid(self) -> bool:
+        """Attention and recurrent layers in one model."""
+        kinds = {entry.state.is_recurrent for entry in self.entries if not entry.draft}
+        return len(kinds) == 2  # noqa: PLR2004  both
+
+
+def read_start(architecture: Architecture, workload: Workload, args: dict[str, Any]) -> Start:
+    """Resolve settings against the model. Raises every error that vLLM's own start would raise."""
+    check_support(architecture)
+    _check_parallel(architecture, workload)
+    card = settings.read_card(workload.gpu)
+    own, dtype_note = dtypes.model_dtype(architecture)
+    cache, cache_note = dtypes.cache_dtype(workload.kv_dtype, architecture, own)
+    kinds = {state.kind: state.is_recurrent for state in architecture.states if state.kind not in _SKIPPED}
+    encoder_decoder = "cross" in kinds
+    spec_tokens = settings.speculative_tokens(args, architecture.draft.count if architecture.draft else 0)
+    scheduler = settings.read_scheduler(args, card, workload.pipeline_parallel, encoder_decoder=encoder_decoder)
+    attention_free = bool(kinds) and all(kinds.values())
+    asked = args["enable_prefix_caching"]
+    start = Start(
+        architecture,
+        workload,
+        args,
+        card,
+        scheduler,
+        own,
+        cache,
+        (),
+        spec_tokens,
+        prefix_caching=asked if asked is not None else not (attention_free or encoder_decoder),
+    )
+    start.entries = _entries(start)
+    start.notes += [note for note in (dtype_note, cache_note) if note]
+    if workload.gpu is None:
+        start.notes.append(f"no GPU given: vLLM's defaults for an API server on {card.id}")
+    return start
+
+
+def _check_parallel(architecture: Architecture, workload: Workload) -> None:
+    tp, dcp = workload.tensor_parallel, workload.decode_context_parallel
+    if tp % dcp:
+        raise EngineRejectsError(f"vLLM refuses: decode context parallel size {dcp} does not divide tensor parallel size {tp}")
+    for state in architecture.states:
+        query = getattr(state, "query_heads", None)
+        if query and query % tp:
+            raise EngineRejectsError(
+                f"vLLM refuses: tensor parallel size {tp} does not divide the {query} attention heads", f"a divisor of {query}"
+            )
+
+
+def stage_of(layers: int, stages: int) -> list[int]:
+    """The pipeline stage of every layer: the remainder goes to the stages before the last (distributed/utils.py, get_pp_indices)."""
+    if stages > layers:
+        raise EngineRejectsError(f"pipeline parallel size {stages} is more than the model's {layers} layers", f"at most {layers}")
+    sizes = [layers // stages] * stages
+    for i in range(2, layers % stages + 2):
+        sizes[-i] += 1
+    return [stage for stage, size in enumerate(sizes) for _ in range(size)]
+
+
+def _entries(start: Start) -> tuple[Entry, ...]:
+    layout, stages = start.architecture.layers, start.workload.pipeline_parallel
+    kept = {name: tuple(state for state in states if state.kind not in _SKIPPED) for name, states in layout.states.items()}
+    stage = stage_of(layout.count, stages)
+    found = [Entry(i, stage[i], state, draft=False) for i, name in enumerate(layout.order) for state in kept[name]]
+    return (*found, *_draft_entries(start, layout.count, stages - 1))
+
+
+def _draft_entries(start: Start, first: int, stage: int) -> list[Entry]:
+    """Layers that speculation adds, on the last stage."""
+    method, architecture = start.args["speculative_method"], start.architecture
+    if method == "mtp":
+        draft = architecture.draft
+        if draft is None:
+            raise EngineRejectsError(f"vLLM refuses speculative_method mtp: {architecture.id} declares no layers for it", "leave it out")
+        return [
+            Entry(first + i, stage, state, draft=True)
+            for i, name in enumerate(draft.order)
+            for state in draft.states[name]
+            if state.kind not in _SKIPPED
+        ]
+    if method in ("eagle", "eagle3"):
+        model = next((state for state in architecture.states if state.kind == "full"), None)
+        if model is None:
+            raise UnsupportedArchitectureError(f"kvcalc does not know the draft layer of {method} for a model without full attention")
+        start.notes.append(
+            f"{method}: one draft layer with the model's own attention heads assumed; its config is not part of the question"
+        )
+        return [Entry(first, stage, model, draft=True)]
+    return []
+
+
+# --- attention -------------------------------------------------------------------------------------------------------------------
+
+
+class Heads(NamedTuple):
+    """One layer's attention on one GPU: head slots, widths of K and V, and the ranks that hold the same heads."""
+
+    kv: int
+    key: int
+    value: int
+
+
+def rank_heads(kv_heads: int, tp: int) -> int:
+    """KV heads on one GPU, at least one. Raises EngineRejectsError for a split that vLLM refuses."""
+    if kv_heads % tp and tp % kv_heads:
+        raise EngineRejectsError(f"vLLM refuses: tensor parallel size {tp} and {kv_heads} KV heads do not divide one another")
+    return max(1, kv_heads // tp)
+
+
+def is_mla(state: State, family: str) -> bool:
+    """The state is stored as one latent row."""
+    return state.kind == "latent" and family in MLA_FAMILIES
+
+
+def heads_of(state: Any, start: Start) -> Heads:
+    """Head slots and widths. A latent of a family that vLLM runs without MLA has a K and a V vector a query head, equally wide."""
+    if state.kind == "latent":
+        width = state.latent_dim + state.rope_dim
+        if is_mla(state, start.family):
+            return Heads(1, width, 0)
+        if state.query_heads is None or state.nope_dim is None:
+            raise UnsupportedArchitectureError(f"vLLM runs {start.family} without MLA, and its config gives no qk_nope_head_dim")
+        expanded = state.nope_dim + state.rope_dim
+        return Heads(rank_heads(state.query_heads, start.tp), expanded, expanded)
+    return Heads(rank_heads(state.kv_heads, start.tp), state.head_dim, state.value_width)
+
+
+def token_bytes(heads: Heads, dtype: str, own: str) -> int:
+    """Bytes of one token in one attention layer on one GPU."""
+    if heads.value == 0:
+        packed = PACKED_ROWS.get(dtype)
+        return packed if packed is not None else get_format(dtypes.format_of(dtype, own)).row_bytes(heads.key)
+    stored = get_format(dtypes.format_of(dtype, own))
+    return stored.key_bytes(heads.key, heads.kv) + stored.value_bytes(heads.value, heads.kv)
+
+
+def _model_head(start: Start) -> int:
+    """vLLM's head size of the whole model: the widest, or the latent row."""
+    return max((heads_of(e.state, start).key for e in start.entries if _is_attention(e.state)), default=0)
+
+
+def _is_attention(state: State) -> bool:
+    return not state.is_recurrent and state.kind not in ("index", "compressed")
+
+
+def _uses_mm_prefix(start: Start) -> bool:
+    traits = start.architecture.traits
+    outer = traits.get("outer_model_type")
+    if outer in MM_PREFIX_WRAPPERS:
+        return True
+    return outer is not None and start.family in MM_PREFIX_FAMILIES and traits.get("use_bidirectional_attention") == "vision"
+
+
+def ask_of(entry: Entry, dtype: str, start: Start) -> backends.Ask:
+    """What this layer asks of a backend."""
+    state: Any = entry.state
+    heads = heads_of(state, start)
+    mla = is_mla(state, start.family)
+    query = getattr(state, "query_heads", None) or 0
+    return backends.Ask(
+        head_size=heads.key,
+        cache_dtype=dtype,
+        capability=start.card.capability,
+        value_size=heads.value,
+        block_size=start.args["block_size"],
+        mla=mla,
+        sparse=mla and any(e.state.kind == "index" for e in start.entries),
+        sink=start.family in SINK_FAMILIES,
+        mm_prefix=not mla and state.kind in ("full", "sliding") and _uses_mm_prefix(start),
+        sliding=state.kind == "sliding",
+        cross=state.kind == "cross",
+        dcp=start.workload.decode_context_parallel > 1,
+        query_heads=query // start.tp,
+        nope_dim=getattr(state, "nope_dim", None) or 0,
+        rope_dim=getattr(state, "rope_dim", 0),
+        index_topk=int(start.architecture.traits.get("index_topk") or 0),
+        softcap=bool(start.architecture.traits.get("attn_logit_softcapping")),
+        fa2=start.cache.startswith("turboquant_"),
+    )
+
+
+@dataclass(slots=True)
+class Choice:
+    """The backend of one attention layer, its question, and the cache type it ends up with."""
+
+    backend: backends.Backend
+    ask: backends.Ask
+    dtype: str
+
+
+def choose_backends(start: Start) -> list[Choice | None]:
+    """A backend for every entry; None for recurrent layers. Raises EngineRejectsError."""
+    skipped = _skip_layers(start)
+    known: dict[tuple[State, str], Choice] = {}
+    found: list[Choice | None] = []
+    for entry in start.entries:
+        if entry.state.is_recurrent:
+            found.append(None)
+            continue
+        if entry.state.kind == "index":
+            found.append(Choice(backends.INDEXER, backends.Ask(0, dtypes.AUTO, start.card.capability), dtypes.AUTO))
+            continue
+        is_skipped = str(entry.layer) in skipped or (entry.state.kind == "sliding" and _NO_SLIDING in skipped)
+        dtype = dtypes.AUTO if is_skipped else start.cache
+        key = (entry.state, dtype)
+        if key not in known:
+            ask = ask_of(entry, dtype, start)
+            backend = backends.select_backend(ask, start.args["attention_backend"])
+            known[key] = Choice(backend, ask, _packed_dtype(backend, dtype))
+        found.append(known[key])
+    return found
+
+
+def _packed_dtype(backend: backends.Backend, dtype: str) -> str:
+    """FlashMLA's sparse kernel turns every fp8 into its own packed row (mla_attention.py)."""
+    if backend is backends.FLASHMLA_SPARSE and dtype not in ("auto", "nvfp4_ds_mla"):
+        return "fp8_ds_mla"
+    return dtype
+
+
+def _skip_layers(start: Start) -> frozenset[str]:
+    listed = {str(item) for item in start.args["kv_cache_dtype_skip_layers"]}
+    if start.cache.startswith("turboquant_") and not start.is_hybrid:
+        count = start.architecture.layers.count
+        ends = min(TURBOQUANT_ENDS, count // 2)
+        listed |= {str(i) for i in (*range(ends), *range(count - ends, count))}
+    return frozenset(listed)
+
+
+# --- block size ------------------------------------------------------------------------------------------------------------------
+
+
+def block_sizes(start: Start, choices: Sequence[Choice | None], states: Mapping[State, tuple[recurrent.Tensor, ...]]) -> blocksize.Blocks:
+    """vLLM's block size after all adjustments."""
+    attention = [choice for choice in choices if choice is not None]
+    given = start.args["block_size"]
+    if not attention:
+        return blocksize.Blocks(given or backends.DEFAULT_BLOCK)
+    pairs = [(choice.backend, choice.ask) for choice in attention]
+    first = attention[0]
+    # A single backend is asked with the whole model's head size.
+    model_ask = first.ask._replace(head_size=max(first.ask.head_size, _model_head(start))) if first.ask.head_size else first.ask
+    whole = [(choice.backend, model_ask if choice.backend is first.backend else choice.ask) for choice in attention]
+    found = blocksize.Blocks(given or backends.preferred_block(whole))
+    kernel = first.backend.smallest(model_ask)
+    if start.is_hybrid:
+        kernels = tuple({backend.smallest(ask) for backend, ask in pairs})
+        found = blocksize.align_hybrid(
+            found,
+            kernel=kernel,
+            kernels=kernels,
+            token_bytes=_hybrid_token_bytes(start, first),
+            recurrent_page=max(sum(tensor.bytes for tensor in tensors) for tensors in states.values()),
+            mla=any(is_mla(entry.state, start.family) for entry in start.entries),
+            checkpoint=_checkpoint_step(start),
+        )
+    if _skip_layers(start):
+        heads = _model_heads(start)
+        found = blocksize.align_mixed(
+            found,
+            kernel=kernel,
+            token_bytes=_mixed_token_bytes(start, heads, first.backend),
+            model_token_bytes=token_bytes(heads, dtypes.AUTO, start.own),
+        )
+    for backend, ask in whole:
+        if not backend.reads(found.size, ask):
+            raise EngineRejectsError(f"vLLM refuses: attention backend {backend.name} cannot read blocks of {found.size}")
+    return found
+
+
+def _model_heads(start: Start) -> Heads:
+    """Heads as the whole model's config gives them: those of the first full attention."""
+    attention = [entry.state for entry in start.entries if _is_attention(entry.state)]
+    heads = heads_of(next((state for state in attention if state.kind == "full"), attention[0]), start)
+    return heads._replace(value=heads.key) if heads.value else heads
+
+
+def _hybrid_token_bytes(start: Start, first: Choice) -> int:
+    heads = _model_heads(start)
+    if heads.value == 0:
+        return get_format(dtypes.format_of("fp8" if first.dtype in PACKED_ROWS else first.dtype, start.own)).row_bytes(heads.key)
+    return token_bytes(heads, start.cache, start.own)
+
+
+def _mixed_token_bytes(start: Start, heads: Heads, backend: backends.Backend) -> int:
+    """As the first layer's backend would store the cache's type: one that does not know a packed type counts a byte an element."""
+    if start.cache in backend.dtypes:
+        return token_bytes(heads, start.cache, start.own)
+    return token_bytes(heads, "fp8", start.own)
+
+
+def _checkpoint_step(start: Start) -> int:
+    """Alignment of prefill checkpoints that blocks have to keep: only if every recurrent layer has one."""
+    if not start.align:
+        return 1
+    mixers = [entry.state for entry in start.entries if entry.state.is_recurrent]
+    found = [recurrent.checkpoint_alignment(state, start.family, start.card.capability) for state in dict.fromkeys(mixers)]
+    aligned = [value for value in found if value == recurrent.GDN_CHECKPOINT_ALIGNMENT]
+    return aligned[0] if len(aligned) == len(found) else 1
+
+
+# --- specs -----------------------------------------------------------------------------------------------------------------------
+
+
+def build_pool(start: Start) -> Pool:
+    """The pool of blocks of this start."""
+    choices = choose_backends(start)
+    types = recurrent.read_types(start.family, start.architecture.traits, start.args, start.own)
+    states = {
+        entry.state: recurrent.tensors(entry.state, types, start.tp, start.spec_tokens)
+        for entry in start.entries
+        if entry.state.is_recurrent
+    }
+    sizes = block_sizes(start, choices, states)
+    step = _checkpoint_step(start)
+    known: dict[tuple[State, str], Spec] = {}
+    layers: list[CacheLayer] = []
+    for entry, choice in zip(start.entries, choices, strict=True):
+        key = (entry.state, choice.dtype if choice else "")
+        if key not in known:
+            if choice is None:
+                known[key] = _recurrent_spec(entry.state, states[entry.state], sizes, start, step)
+            else:
+                known[key] = _attention_spec(entry.state, choice, sizes, start)
+        layers.append(CacheLayer(entry.layer, entry.stage, entry.state, known[key], entry.draft))
+    return _pool(start, tuple(layers), sizes.size, block_outermost=False)
+
+
+def _recurrent_spec(state: State, tensors: tuple[recurrent.Tensor, ...], sizes: blocksize.Blocks, start: Start, step: int) -> Spec:
+    alignment = recurrent.checkpoint_alignment(state, start.family, start.card.capability)
+    exports = alignment is not None and (alignment == 1 or step > 1)
+    return Spec(
+        RECURRENT,
+        block=sizes.size if start.align else 0,
+        row=sum(tensor.bytes for tensor in tensors),
+        shape=tuple(part for tensor in tensors for part in (tensor.rows, tensor.elements)),
+        format=tensors[-1].format,
+        limit=start.spec_tokens,
+        padded=sizes.recurrent_page,
+        checkpoint=(1, 1 if alignment == 1 else sizes.size) if exports else (0, 0),
+    )
+
+
+_KINDS = {"full": FULL, "sliding": SLIDING, "chunked": CHUNKED, "cross": CROSS, "latent": MLA}
+
+
+def _attention_spec(state: Any, choice: Choice, sizes: blocksize.Blocks, start: Start) -> Spec:
+    if state.kind == "index":
+        return _index_spec(state, sizes)
+    kind = _KINDS.get(state.kind)
+    if kind is None:
+        raise UnsupportedArchitectureError(f"kvcalc has no rule for states of kind {state.kind} of {start.family} under vLLM")
+    heads = heads_of(state, start)
+    if state.kind == "latent" and not is_mla(state, start.family):
+        kind = FULL
+    if kind in (SLIDING, MLA) and getattr(state, "window", None) and start.workload.decode_context_parallel > 1:
+        raise EngineRejectsError("vLLM refuses decode context parallelism with sliding windows", "leave decode_context_parallel at 1")
+    row = token_bytes(heads, choice.dtype, start.own)
+    block, limit, padded = sizes.size, 0, 0
+    if kind == SLIDING:
+        limit = state.window + (1 if start.family in WIDER_WINDOWS else 0)
+        padded = sizes.window_page
+        block = choice.backend.largest_within(padded // row if padded else block, choice.ask)
+    elif kind == CHUNKED:
+        limit = state.chunk
+    elif kind == MLA and state.window:
+        kind, limit = SLIDING_MLA, state.window
+    return Spec(
+        kind,
+        block,
+        row,
+        (heads.kv, heads.key, heads.value),
+        dtypes.format_of(choice.dtype, start.own),
+        limit=limit,
+        padded=padded,
+        stride=row if choice.ask.sparse else 1,
+    )
+
+
+def _index_spec(state: Any, sizes: blocksize.Blocks) -> Spec:
+    (buffer,) = state.buffers()
+    row = get_format(buffer.dtype).row_bytes(buffer.width, buffer.vectors)
+    return Spec(MLA, sizes.size, row, (buffer.vectors, buffer.width, 0), buffer.dtype, role="index")
+
+
+def _pool(start: Start, layers: tuple[CacheLayer, ...], size: int, *, block_outermost: bool) -> Pool:
+    specs = [layer.spec for layer in layers]
+    groups = group_layers(specs, block_outermost=block_outermost, merge_windows=start.args["disable_hybrid_kv_cache_manager"] is True)
+    modules = sum(1 for _ in {layer.layer for layer in layers if layer.draft})
+    retained = max(0, min(modules, start.spec_tokens) - 1) if start.args["speculative_method"] == "mtp" else 0
+    if retained:
+        retained = start.spec_tokens - 1
+    dcp, align, scheduler = start.workload.decode_context_parallel, start.align, start.scheduler
+
+    def demand(context: int) -> Demand:
+        return Demand(context, scheduler.in_flight(context), dcp, retained, align, scheduler.step_tokens(context))
+
+    return make_pool(
+        layers,
+        groups,
+        start.workload.pipeline_parallel,
+        demand=demand,
+        block_size=size,
+        ranks=start.tp,
+        override=start.args["num_gpu_blocks_override"],
+        shares_prefixes=start.prefix_caching,
+        block_outermost=block_outermost,
+    )

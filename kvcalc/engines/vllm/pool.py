@@ -1,0 +1,119 @@
+"""The pool of blocks: how many there are, how many a request takes, what fits (vLLM 0.33, kv_cache_planning.py, kv_cache_utils.py).
+
+blocks            memory // bytes of a block id, the smallest over all GPUs; num_gpu_blocks_override replaces it
+of a request      sum over groups of the most blocks that one of its layers takes
+concurrency       blocks / blocks of a request            tokens in the log = int(concurrency x max_model_len)
+fits              requests x blocks of a request <= blocks - 1          block 0 is the null block and is never given out
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvcalc.engines.vllm.groups import Group, block_bytes
+from kvcalc.engines.vllm.specs import FULL_KINDS, Demand, Spec, request_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvcalc.states import State
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLayer:
+    """One thing that vLLM keeps a cache for: a state of a layer, on a pipeline stage."""
+
+    layer: int
+    stage: int
+    state: State
+    spec: Spec
+    draft: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Groups, and what a block id costs on each pipeline stage.
+
+    layers       every cache layer, in order; groups refer to them by number
+    stages       bytes of a block id on a GPU of each pipeline stage
+    demand       max_model_len → what one request asks
+    block_size   vLLM's own block size after all adjustments
+    ranks        tensor parallel ranks of a stage
+    """
+
+    layers: tuple[CacheLayer, ...]
+    groups: tuple[Group, ...]
+    stages: tuple[int, ...]
+    demand: Callable[[int], Demand]
+    block_size: int
+    ranks: int
+    override: int | None = None
+    shares_prefixes: bool = False
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of a block id on the fullest GPU."""
+        return max(self.stages)
+
+    @property
+    def all_devices(self) -> int:
+        """Bytes of a block id on all GPUs together."""
+        return sum(self.stages) * self.ranks
+
+    def group_blocks(self, context: int) -> tuple[int, ...]:
+        """Blocks of one request, group by group."""
+        demand = self.demand(context)
+        return tuple(max(request_blocks(spec, demand) for spec in set(group.specs)) for group in self.groups)
+
+    def request_blocks(self, context: int) -> int:
+        """Blocks of one request of full length."""
+        return sum(self.group_blocks(context))
+
+    def shared_blocks(self, context: int, prefix: int) -> tuple[int, ...]:
+        """Blocks, group by group, that hold nothing but a prefix that all requests share: whole blocks of full attention alone."""
+        if not prefix or not self.shares_prefixes:
+            return (0,) * len(self.groups)
+        demand = self.demand(context)
+        return tuple(
+            prefix // (group.specs[0].block * (demand.dcp if group.specs[0].sharded else 1)) if group.specs[0].kind in FULL_KINDS else 0
+            for group in self.groups
+        )
+
+    def used_blocks(self, context: int, sequences: int, prefix: int = 0) -> int:
+        """Blocks of `sequences` requests of full length."""
+        shared = sum(self.shared_blocks(context, prefix))
+        return shared + sequences * (self.request_blocks(context) - shared)
+
+    def blocks(self, memory: int) -> int:
+        """Blocks of `memory` bytes on each GPU."""
+        if self.override is not None:
+            return self.override
+        return min(memory // stage for stage in self.stages if stage) if self.groups else 1
+
+    def admits(self, memory: int, context: int, sequences: int, prefix: int = 0) -> bool:
+        """`sequences` requests of `context` tokens fit beside the null block."""
+        return not self.groups or self.used_blocks(context, sequences, prefix) <= self.blocks(memory) - 1
+
+
+def make_pool(
+    layers: tuple[CacheLayer, ...],
+    groups: tuple[Group, ...],
+    stage_count: int,
+    *,
+    demand: Callable[[int], Demand],
+    block_size: int,
+    ranks: int,
+    override: int | None,
+    shares_prefixes: bool,
+    block_outermost: bool,
+) -> Pool:
+    """The pool of these groups; with several stages, each counts its own layers."""
+    if not groups:
+        stages: tuple[int, ...] = (0,) * stage_count
+    elif stage_count == 1:
+        stages = (block_bytes(groups, None, block_outermost=block_outermost),)
+    else:
+        members = [frozenset(number for number, layer in enumerate(layers) if layer.stage == stage) for stage in range(stage_count)]
+        stages = tuple(block_bytes(groups, held, block_outermost=block_outermost) for held in members)
+    return Pool(layers, groups, stages, demand, block_size, ranks, override, shares_prefixes)

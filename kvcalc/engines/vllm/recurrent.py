@@ -1,0 +1,151 @@
+"""States of recurrent layers on one GPU (vLLM 0.33, model_executor/layers/mamba/mamba_utils.py).
+
+    mamba1        (K - 1) x inner            inner x state
+    mamba2        (K - 1 + s) x (inner + 2 x groups x state)    heads x head_dim x state
+    gated_deltanet, kda   (K - 1 + s) x channels                heads x key x value
+    lightning     heads x head_dim x head_dim                   short_conv   (K - 1 + s) x channels
+
+s = draft tokens of a step. Channels, heads and groups divide over tensor parallel ranks; groups that do not are extended to
+one a rank. A mode decides how many states a request holds: 1 + s without prefix caching ("none"), else 2 + s and, where the
+kernel can hand out a state from inside a prefill, one checkpoint more ("align").
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.formats import ALIASES, get_format
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kvcalc.states import State
+
+#: Token alignment of the checkpoints that FlashInfer's prefill of gated DeltaNet hands out.
+GDN_CHECKPOINT_ALIGNMENT = 64
+#: The card on which vLLM runs that prefill (Blackwell needs CUDA 13 for it, which is not assumed).
+GDN_CHECKPOINT_CAPABILITY = 90
+
+#: Families whose config decides the type of recurrent states, under which name, and what a silent config means.
+_CONFIG_DTYPES: dict[str, tuple[str, str]] = {
+    "nemotron_h": ("mamba_ssm_cache_dtype", "float32"),
+    "nemotron_h_puzzle": ("mamba_ssm_cache_dtype", "float32"),
+    "qwen3_5_text": ("mamba_ssm_dtype", "auto"),
+    "qwen3_5_moe_text": ("mamba_ssm_dtype", "auto"),
+    "qwen4_exp_text": ("mamba_ssm_dtype", "auto"),
+}
+#: Families whose gated DeltaNet never runs FlashInfer's prefill.
+_NO_CHECKPOINT = ("olmo_hybrid",)
+
+
+class Tensor(NamedTuple):
+    """One tensor of a state: rows x elements of a row on one GPU, and on all of them together."""
+
+    name: str
+    rows: int
+    elements: int
+    whole: int
+    format: str
+
+    @property
+    def bytes(self) -> int:
+        """On one GPU."""
+        return get_format(self.format).row_bytes(self.elements) * self.rows
+
+    @property
+    def whole_bytes(self) -> int:
+        """Of the undivided state: what one copy takes."""
+        return get_format(self.format).row_bytes(self.whole) * self.rows
+
+
+class Types(NamedTuple):
+    """Formats of convolution columns and of recurrent matrices."""
+
+    conv: str
+    matrix: str
+    matrix_is_auto: bool
+
+
+def read_types(family: str, traits: Mapping[str, Any], args: Mapping[str, Any], own: str) -> Types:
+    """`mamba_cache_dtype` for columns; `mamba_ssm_cache_dtype`, else the config's word where the family has one, for matrices."""
+    conv = own if args["mamba_cache_dtype"] == "auto" else ALIASES[args["mamba_cache_dtype"]]
+    word = args["mamba_ssm_cache_dtype"]
+    if word == "auto" and family in _CONFIG_DTYPES:
+        name, silent = _CONFIG_DTYPES[family]
+        declared = traits.get(name, silent)
+        word = declared if isinstance(declared, str) else silent
+    if word == "auto":
+        return Types(conv, conv, matrix_is_auto=True)
+    return Types(conv, ALIASES.get(word, word), matrix_is_auto=False)
+
+
+def checkpoint_alignment(state: State, family: str, capability: int) -> int | None:
+    """The alignment of the prefill checkpoints that this layer hands out; None where it hands out none (align mode only)."""
+    if state.kind == "gated_deltanet" and capability == GDN_CHECKPOINT_CAPABILITY and family not in _NO_CHECKPOINT:
+        return GDN_CHECKPOINT_ALIGNMENT
+    return 1 if state.kind == "mamba2" else None
+
+
+def _divide(count: int, ranks: int, what: str) -> int:
+    if count % ranks:
+        raise EngineRejectsError(f"tensor parallel size {ranks} cannot split the {count} {what}", f"choose a size that divides {count}")
+    return count // ranks
+
+
+def _conv(state: Any, types: Types, ranks: int, spec: int, channels: int | None = None) -> Tensor:
+    width = state.conv_channels if channels is None else channels
+    part = _divide(width, ranks, f"convolution channels of {state.kind}")
+    return Tensor("conv", state.conv_kernel - 1 + spec, part, state.conv_channels, types.conv)
+
+
+def _matrix(state: Any, dtype: str, ranks: int) -> Tensor:
+    heads, elements = state.matrix()
+    part = _divide(heads, ranks, f"recurrent heads of {state.kind}")
+    return Tensor("recurrent", 1, part * elements, heads * elements, dtype)
+
+
+def _mamba1(state: Any, types: Types, ranks: int, _spec: int) -> tuple[Tensor, ...]:
+    return _conv(state, types, ranks, 0), _matrix(state, types.matrix, ranks)
+
+
+def _mamba2(state: Any, types: Types, ranks: int, spec: int) -> tuple[Tensor, ...]:
+    extra = ranks - state.groups if state.groups % ranks else 0
+    channels = state.conv_channels + 2 * extra * state.state_dim
+    return _conv(state, types, ranks, spec, channels), _matrix(state, types.matrix, ranks)
+
+
+def _gated_deltanet(state: Any, types: Types, ranks: int, spec: int) -> tuple[Tensor, ...]:
+    return _conv(state, types, ranks, spec), _matrix(state, types.matrix, ranks)
+
+
+def _kda(state: Any, types: Types, ranks: int, spec: int) -> tuple[Tensor, ...]:
+    if types.matrix not in ("fp32", "bf16") and not types.matrix_is_auto:
+        raise EngineRejectsError("vLLM keeps KDA states in float32 or bfloat16 only", "leave mamba_ssm_cache_dtype out")
+    return _conv(state, types, ranks, spec), _matrix(state, "fp32" if types.matrix_is_auto else types.matrix, ranks)
+
+
+def _lightning(state: Any, types: Types, ranks: int, _spec: int) -> tuple[Tensor, ...]:
+    return (_matrix(state, types.conv, ranks),)
+
+
+def _short_conv(state: Any, types: Types, ranks: int, spec: int) -> tuple[Tensor, ...]:
+    return (_conv(state, types, ranks, spec),)
+
+
+_TENSORS: dict[str, Callable[[Any, Types, int, int], tuple[Tensor, ...]]] = {
+    "mamba1": _mamba1,
+    "mamba2": _mamba2,
+    "gated_deltanet": _gated_deltanet,
+    "kda": _kda,
+    "lightning": _lightning,
+    "short_conv": _short_conv,
+}
+
+
+def tensors(state: State, types: Types, ranks: int, spec: int) -> tuple[Tensor, ...]:
+    """The tensors of one recurrent state on one GPU. Raises EngineRejectsError for a split that is impossible."""
+    rule = _TENSORS.get(state.kind)
+    if rule is None:
+        raise UnsupportedArchitectureError(f"vLLM 0.33 has no layers of kind {state.kind}")
+    return rule(state, types, ranks, spec)
