@@ -1,0 +1,5 @@
+"""Budgets: `kvcalc.yaml`, what it asks for, and whether that holds.
+
+file.py ── Budget(request, limits, place in the file) ──▶ evaluate.py ── Verdict(checks, remedies) ──▶ render, exit code
+baseline.py: the same figures of an earlier run, for growth
+"""

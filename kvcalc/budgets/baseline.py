@@ -1,0 +1,41 @@
+"""The figures of an earlier run: bytes by budget name, from a previous `kvcalc.check/1` document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.errors import InvalidConfigError
+from kvcalc.sources.files import read_bytes, read_json
+from kvcalc.units import MIB, clean
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: A document of ten thousand budgets stays well under it.
+LARGEST_BASELINE = 64 * MIB
+
+
+def read_baseline(path: Path) -> dict[str, int]:
+    """Total bytes of every budget that was evaluated then. Raises InvalidConfigError, UnknownModelError for a missing file."""
+    name = clean(path)
+    document = read_json(read_bytes(path, LARGEST_BASELINE), name)
+    budgets = document.get("budgets")
+    if document.get("schema") != "kvcalc.check/1" or not isinstance(budgets, list):
+        raise InvalidConfigError(
+            f"{name} is not a kvcalc.check/1 document", "write one with `kvcalc check --baseline FILE --update-baseline`"
+        )
+    found: dict[str, int] = {}
+    for entry in budgets:
+        total = _total(entry)
+        if total is not None:
+            found[entry["name"]] = total
+    return found
+
+
+def _total(entry: Any) -> int | None:
+    """A budget's total; None for one that could not be evaluated. A total of 0 has no growth to compare with."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+        return None
+    figures = entry.get("bytes")
+    total = figures.get("total") if isinstance(figures, dict) else None
+    return total if isinstance(total, int) and not isinstance(total, bool) and total > 0 else None

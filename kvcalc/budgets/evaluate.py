@@ -1,0 +1,244 @@
+"""Is a budget met? Its limits against one plan (and one fit), and where it is not: the nearest changes that meet it.
+
+    Verdict.status   "pass" · "over" (a limit exceeded) · "error" (could not be evaluated; never a pass)
+
+Every remedy is found by search over the engine's own plans and holds for all limits of the budget when it is applied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.budgets.file import BYTE_LIMITS, MEMORY_LIMITS, Budget
+from kvcalc.engines import get_engine
+from kvcalc.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_OVER_BUDGET, EXIT_USAGE, KvcalcError, UsageError
+from kvcalc.sources import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from kvcalc.architecture import Architecture
+    from kvcalc.plan import Plan
+    from kvcalc.workload import Workload
+
+#: Formats tried as remedies, the widest first; those that an engine or a model refuses drop out.
+_SMALLER_FORMATS = ("fp8", "q8_0", "int8_per_token_head", "q5_1", "nvfp4", "int4_per_token_head", "q4_0")
+_DEVICES = (2, 4, 8, 16)
+MOST_REMEDIES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One limit and the figure it is held against.
+
+    over   by how much the limit is missed, in its own unit; 0 where it is met (equal to the limit passes)
+    line   where the limit stands in the file
+    """
+
+    limit: str
+    allowed: int
+    actual: int
+    line: int
+
+    @property
+    def over(self) -> int:
+        """By how much the limit is missed."""
+        return max(0, self.allowed - self.actual if self.limit in MEMORY_LIMITS else self.actual - self.allowed)
+
+    @property
+    def percent(self) -> float:
+        """`over` as a percentage of the limit, to one decimal; for people, never compared."""
+        return round(self.over * 100 / self.allowed, 1)
+
+    @property
+    def unit(self) -> str:
+        """What the figures count: "B", "tokens" or "sequences"."""
+        return "sequences" if self.limit == "min_sequences" else "tokens" if self.limit in MEMORY_LIMITS else "B"
+
+    def to_dict(self) -> dict[str, Any]:
+        """One entry of `checks` in `kvcalc.check/1`."""
+        return {
+            "limit": self.limit,
+            "allowed": self.allowed,
+            "actual": self.actual,
+            "unit": self.unit,
+            "over": self.over,
+            "over_percent": self.percent,
+            "line": self.line,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change to the budget's own keys that meets every limit."""
+
+    change: dict[str, int | str]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A budget, its plan, and what came of it."""
+
+    budget: Budget
+    status: str
+    plan: Plan | None = None
+    checks: tuple[Check, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+    error: KvcalcError | None = None
+    growth: Fraction | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """What this budget alone asks of the exit code."""
+        if self.error is not None:
+            return EXIT_USAGE if self.error.exit_code == EXIT_USAGE else EXIT_NOT_EVALUATED
+        return EXIT_OVER_BUDGET if self.status == "over" else EXIT_OK
+
+    def to_dict(self) -> dict[str, Any]:
+        """One entry of `budgets` in `kvcalc.check/1`."""
+        workload = self.budget.request.workload
+        return {
+            "name": self.budget.name,
+            "model": _model_text(self.budget.request.model),
+            "engine": self.budget.request.engine,
+            "kv_dtype": self.plan.kv_dtype if self.plan else workload.kv_dtype,
+            "context": self.plan.context if self.plan else workload.context,
+            "sequences": workload.sequences,
+            "status": self.status,
+            "file": self.budget.file,
+            "line": self.budget.line,
+            "bytes": self.plan.bytes_dict() if self.plan else None,
+            "checks": [check.to_dict() for check in self.checks],
+            "growth_percent": None if self.growth is None else round(float(self.growth) * 100, 3),
+            "remedies": [{"change": dict(remedy.change), "text": remedy.text} for remedy in self.remedies],
+            "message": self.budget.message,
+            "error": self.error.to_dict() if self.error else None,
+            "notes": list(self.plan.notes) if self.plan else [],
+            "warnings": list(self.plan.warnings) if self.plan else [],
+        }
+
+
+def _model_text(model: Any) -> str:
+    return model if isinstance(model, str) else "inline"
+
+
+def evaluate(budget: Budget, baseline: Mapping[str, int] | None = None) -> Verdict:
+    """The verdict on one budget; an error of kvcalc's own tree becomes part of it. `baseline` is bytes by budget name."""
+    try:
+        architecture = load(budget.request.model)
+        case = _Case(budget, architecture, baseline)
+        plan = case.plan(budget.request.workload)
+        checks = case.checks(budget.request.workload, plan)
+        growth = case.growth(plan)
+    except KvcalcError as error:
+        return Verdict(budget, "error", error=error)
+    if not any(check.over for check in checks):
+        return Verdict(budget, "pass", plan, checks, growth=growth)
+    return Verdict(budget, "over", plan, checks, case.remedies(plan), growth=growth)
+
+
+def exit_code(verdicts: Iterable[Verdict]) -> int:
+    """Of all budgets together: 2, then 3, then 1 (CONTRACT, section 3)."""
+    codes = {verdict.exit_code for verdict in verdicts}
+    return next((code for code in (EXIT_USAGE, EXIT_NOT_EVALUATED, EXIT_OVER_BUDGET) if code in codes), EXIT_OK)
+
+
+class _Case:
+    """One budget's question, asked again with other contexts, sequences, formats and devices."""
+
+    def __init__(self, budget: Budget, architecture: Architecture, baseline: Mapping[str, int] | None) -> None:
+        self.budget = budget
+        self.architecture = architecture
+        self.engine = get_engine(budget.request.engine)
+        self.baseline = baseline
+
+    def plan(self, workload: Workload) -> Plan:
+        return self.engine.plan(self.architecture, workload)
+
+    def growth(self, plan: Plan) -> Fraction | None:
+        """Growth of the total over the baseline, as a fraction of it; None without one."""
+        if self.baseline is None or self.budget.name not in self.baseline:
+            if "max_growth" in self.budget.limits:
+                raise UsageError(
+                    f"budget '{self.budget.name}' limits its growth, and there is no earlier figure to compare with",
+                    "give --baseline FILE, and write it once with --update-baseline",
+                )
+            return None
+        before = self.baseline[self.budget.name]
+        return Fraction(plan.total - before, before)
+
+    def checks(self, workload: Workload, plan: Plan) -> tuple[Check, ...]:
+        """Every limit against its figure, those missed by the most first."""
+        limits, lines = self.budget.limits, self.budget.limit_lines
+        figures = plan.bytes_dict()
+        found = [Check(name, int(limits[name]), figures[name], lines.get(name, 0)) for name in BYTE_LIMITS if name in limits]
+        if any(name in limits for name in MEMORY_LIMITS):
+            capacities = self.capacities(workload)
+            found += [Check(name, int(limits[name]), capacities[name](), lines.get(name, 0)) for name in MEMORY_LIMITS if name in limits]
+        if "max_growth" in limits:
+            self.growth(plan)
+            before = (self.baseline or {})[self.budget.name]
+            allowed = before + int(before * Fraction(limits["max_growth"]))
+            found.append(Check("max_growth", allowed, plan.total, lines.get("max_growth", 0)))
+        return tuple(sorted(found, key=lambda check: -check.percent))
+
+    def capacities(self, workload: Workload) -> dict[str, Callable[[], int]]:
+        """The figures behind `min_context`, `min_sequences` and `min_tokens`, each computed when it is asked for."""
+        from kvcalc.fit import fit
+
+        request = replace(self.budget.request, workload=workload)
+        answer = fit(request, **self.budget.memory)
+        return {
+            "min_context": lambda: answer.max_context or 0,
+            "min_sequences": lambda: answer.max_sequences or 0,
+            "min_tokens": lambda: self._tokens(answer.capacity.tokens),
+        }
+
+    def _tokens(self, tokens: int | None) -> int:
+        if tokens is None:
+            raise UsageError(
+                f"{self.engine.name} has no notion of a capacity in tokens, which min_tokens limits", "use min_context instead"
+            )
+        return tokens
+
+    def holds(self, workload: Workload) -> bool:
+        """Every limit is met under `workload`; what the engine refuses holds nothing."""
+        try:
+            return not any(check.over for check in self.checks(workload, self.plan(workload)))
+        except KvcalcError:
+            return False
+
+    def remedies(self, plan: Plan) -> tuple[Remedy, ...]:
+        """The nearest changes that meet every limit: a shorter context, fewer sequences, a smaller format, more devices."""
+        workload = self.budget.request.workload
+        found: list[Remedy] = []
+        context = _largest(lambda value: self.holds(replace(workload, context=value)), plan.context - 1)
+        if context:
+            found.append(Remedy({"context": context}, f"context ≤ {context:,}"))
+        sequences = _largest(lambda value: self.holds(replace(workload, sequences=value)), workload.sequences - 1)
+        if sequences:
+            found.append(Remedy({"sequences": sequences}, f"sequences ≤ {sequences:,}"))
+        for name in _SMALLER_FORMATS:
+            if name != plan.kv_dtype and self.holds(replace(workload, kv_dtype=name)):
+                found.append(Remedy({"kv_dtype": name}, f"kv-dtype {name}"))
+                break
+        for ranks in _DEVICES:
+            if ranks > workload.tensor_parallel and self.holds(replace(workload, tensor_parallel=ranks)):
+                found.append(Remedy({"tensor_parallel": ranks}, f"tensor parallel {ranks}"))
+                break
+        return tuple(found[:MOST_REMEDIES])
+
+
+def _largest(holds: Callable[[int], bool], most: int) -> int:
+    """The largest value up to `most` for which `holds`, which is monotone; 0 if there is none."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if holds(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,117 @@
+"""`kvcalc check [FILE]`: the CI gate."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+import typer
+
+from kvcalc.cli.root import app as make_app
+from kvcalc.errors import EXIT_OK, UsageError, nearest
+from kvcalc.units import clean
+
+app = make_app()
+
+_EXAMPLES = """\b
+Examples:
+  kvcalc check
+  kvcalc check deploy/kvcalc.yaml --report junit=kvcalc.xml --report sarif=kvcalc.sarif
+  kvcalc check --baseline kvcalc-baseline.json --format github
+"""
+
+
+@app.command(epilog=_EXAMPLES)
+def check(
+    file: Annotated[str | None, typer.Argument(metavar="[FILE]", help="Budgets. [the nearest kvcalc.yaml upwards]")] = None,
+    *,
+    config: Annotated[str | None, typer.Option("--config", metavar="FILE", help="The same as FILE.")] = None,
+    only: Annotated[list[str] | None, typer.Option("--only", metavar="NAME", help="Only this budget; repeatable.")] = None,
+    baseline: Annotated[str | None, typer.Option("--baseline", metavar="FILE", help="An earlier JSON answer, for growth.")] = None,
+    update_baseline: Annotated[bool, typer.Option("--update-baseline", help="Write today's answer to the baseline file.")] = False,
+    exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit 0 where budgets are exceeded; errors keep their codes.")] = False,
+    report: Annotated[
+        list[str] | None, typer.Option("--report", metavar="FORMAT=FILE", help="Write another report besides; repeatable.")
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", "-f", metavar="FORMAT", help="table, plain, json, yaml, csv, markdown, junit, sarif, github, gitlab."),
+    ] = None,
+    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE, whole or not at all.")] = None,
+) -> int:
+    """Budgets in kvcalc.yaml against what the engines allocate: exit 0 all met, 1 exceeded, 2 or 3 not evaluated."""
+    from kvcalc.check import check as ask
+    from kvcalc.errors import EXIT_OVER_BUDGET
+    from kvcalc.render.documents import as_json
+    from kvcalc.render.output import write
+
+    if file is not None and config is not None:
+        raise UsageError("FILE and --config name the budgets twice", "give one of them")
+    if update_baseline and baseline is None:
+        raise UsageError("--update-baseline needs the file to write", "add --baseline FILE")
+    _known_format(format_)
+    reports = [_report(text) for text in report or ()]
+    # While the baseline is being replaced there is none to compare with: growth limits must not stop the update.
+    gate = ask(file or config, baseline=None if update_baseline else baseline, only=only or (), replacing_baseline=update_baseline)
+    document = gate.to_dict()
+    for name, path in reports:
+        write(_text(document, name), path)
+    _emit(document, format_, output)
+    if update_baseline and baseline is not None:
+        write(as_json(document), baseline)
+    code = gate.exit_code
+    return EXIT_OK if exit_zero and code == EXIT_OVER_BUDGET else code
+
+
+def _known_format(name: str | None) -> None:
+    from kvcalc.render import FORMATS
+    from kvcalc.render.reports import REPORTS
+
+    known = [*(entry for entry in FORMATS if entry != "html"), *REPORTS]
+    if name is not None and name not in known:
+        raise UsageError(
+            f"--format: unknown format '{clean(name, 40)}'", nearest(name, known) or "one of " + ", ".join(dict.fromkeys(known))
+        )
+
+
+def _report(text: str) -> tuple[str, str]:
+    """`junit=kvcalc.xml` → format and file."""
+    from kvcalc.render.reports import REPORTS
+
+    name, equals, path = text.partition("=")
+    known = ("json", *REPORTS)
+    if not equals or not path or name not in known:
+        raise UsageError(f"--report: '{clean(text, 60)}' is not FORMAT=FILE", "formats: " + ", ".join(known))
+    return name, path
+
+
+def _text(document: dict[str, Any], name: str) -> str:
+    from kvcalc.render.documents import as_json
+    from kvcalc.render.reports import report
+
+    return as_json(document) if name == "json" else report(document, name)
+
+
+def _emit(document: dict[str, Any], name: str | None, output: str | None) -> None:
+    from kvcalc.render import emit
+    from kvcalc.render.check_view import view
+    from kvcalc.render.output import write
+    from kvcalc.render.reports import REPORTS
+
+    if name not in REPORTS:
+        emit(document, view, name, output)
+        return
+    write(_text(document, name), output)
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if name == "github" and summary:
+        _append(_text(document, "markdown"), summary)
+
+
+def _append(text: str, path: str) -> None:
+    from pathlib import Path
+
+    try:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(f"cannot write the job summary: {error.strerror}", "unset GITHUB_STEP_SUMMARY") from None

@@ -1,0 +1,37 @@
+"""`kvcalc init MODEL…`: a commented starter file."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kvcalc.cli import options
+from kvcalc.cli.root import app as make_app
+from kvcalc.errors import EXIT_OK, UsageError
+
+app = make_app()
+
+
+@app.command()
+def init(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="The models that you serve.")],
+    *,
+    engine: options.Engine = "ideal",
+    sequences: options.Sequences = "1",
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write; - for stdout.")] = "kvcalc.yaml",
+) -> int:
+    """A commented kvcalc.yaml with limits a little above what the models take today."""
+    from pathlib import Path
+
+    from kvcalc.render.output import say, write
+    from kvcalc.starter import starter
+    from kvcalc.units import clean
+
+    if output != "-" and Path(output).exists() and not force:
+        raise UsageError(f"{clean(output)} exists", "give --force to replace it, or --output FILE")
+    write(starter(models, engine, options.count(sequences, "--sequences")), output)
+    if output != "-":
+        say([f"wrote {clean(output)}; next: kvcalc check"])
+    return EXIT_OK

@@ -1,0 +1,30 @@
+"""GitHub Actions: an annotation on the line to edit, as a workflow command; the job summary is the markdown report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.render.reports.sentences import first_line, name_of, sentences
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MESSAGE = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+_PROPERTY = _MESSAGE | {":": "%3A", ",": "%2C"}
+
+
+def report(document: Mapping[str, Any]) -> str:
+    """One `::error` a budget that is not met, and one closing line."""
+    lines = [
+        f"::error file={_escaped(budget['file'], _PROPERTY)},line={first_line(budget)},"
+        f"title={_escaped('KV cache: ' + name_of(budget), _PROPERTY)}::{_escaped(chr(10).join(sentences(budget)), _MESSAGE)}"
+        for budget in document["budgets"]
+        if budget["status"] != "pass"
+    ]
+    summary = document["summary"]
+    lines.append(f"kvcalc: {summary['passed']} met, {summary['over']} exceeded, {summary['errors']} not evaluated")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str, table: Mapping[str, str]) -> str:
+    return "".join(table.get(character, character) for character in text)

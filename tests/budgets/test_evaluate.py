@@ -1,0 +1,134 @@
+"""Limits against figures, remedies that hold when they are applied, growth over a baseline."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from kvcalc.budgets.evaluate import evaluate
+from kvcalc.budgets.file import read_budgets
+from kvcalc.check import Gate, check
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: 32 layers, 8 heads of 128, bf16: 131,072 B a token.
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 131_072,
+    "torch_dtype": "bfloat16",
+}
+PER_TOKEN = 131_072
+
+
+def repository(folder: Path, *budgets: dict[str, Any], **config: Any) -> Path:
+    (folder / "config.json").write_text(json.dumps(CONFIG | config))
+    path = folder / "kvcalc.yaml"
+    path.write_text(yaml.safe_dump({"budgets": [{"name": f"b{n}", "model": "./config.json"} | budget for n, budget in enumerate(budgets)]}))
+    return path
+
+
+def gate(folder: Path, *budgets: dict[str, Any], **config: Any) -> Gate:
+    return check(repository(folder, *budgets, **config))
+
+
+def test_equal_to_a_limit_passes_and_one_byte_more_does_not(tmp_path: Path) -> None:
+    found = gate(
+        tmp_path,
+        {"context": 1024, "limits": {"total": 1024 * PER_TOKEN, "per_token": PER_TOKEN}},
+        {"context": 1024, "limits": {"total": 1024 * PER_TOKEN - 1}},
+    )
+    assert [verdict.status for verdict in found.verdicts] == ["pass", "over"]
+    assert found.exit_code == 1
+    assert found.verdicts[1].checks[0].over == 1
+
+
+def test_a_change_from_8_to_32_heads_fails_and_every_remedy_holds(tmp_path: Path) -> None:
+    budget = {"context": 32_768, "sequences": 16, "limits": {"total": 16 * 32_768 * PER_TOKEN, "per_device": 16 * 32_768 * PER_TOKEN}}
+    assert gate(tmp_path, budget).exit_code == 0
+    path = repository(tmp_path, budget, num_key_value_heads=32)
+
+    found = check(path)
+    assert found.exit_code == 1
+    verdict = found.verdicts[0]
+    assert verdict.checks[0].over == 3 * 16 * 32_768 * PER_TOKEN
+    assert verdict.checks[0].percent == 300.0
+    # 4 x 131,072 B a token: a quarter of the context or of the sequences; 18 of 64 B is more than a quarter, so no format helps.
+    assert [remedy.change for remedy in verdict.remedies] == [{"context": 8192}, {"sequences": 4}]
+    for remedy in verdict.remedies:
+        applied = replace(
+            verdict.budget, request=replace(verdict.budget.request, workload=replace(verdict.budget.request.workload, **remedy.change))
+        )
+        assert evaluate(applied).status == "pass", remedy
+
+
+def test_three_remedies_for_a_smaller_overshoot(tmp_path: Path) -> None:
+    found = gate(tmp_path, {"context": 32_768, "sequences": 16, "limits": {"total": 10 * 32_768 * PER_TOKEN}})
+    verdict = found.verdicts[0]
+    assert [remedy.change for remedy in verdict.remedies] == [{"context": 20_480}, {"sequences": 10}, {"kv_dtype": "fp8"}]
+
+
+@pytest.mark.parametrize(
+    ("budget", "code", "kind"),
+    [
+        ({"model": "no-such-model", "limits": {"total": "1GiB"}}, 2, "unknown_model"),
+        ({"model": "./missing.json", "limits": {"total": "1GiB"}}, 2, "unknown_model"),
+        ({"engine": "vlm", "limits": {"total": "1GiB"}}, 2, "usage"),
+        ({"tensor_parallel": 3, "limits": {"total": "1GiB"}}, 2, "engine_rejects"),
+        ({"kv_dtype": "q9", "limits": {"total": "1GiB"}}, 2, "usage"),
+        ({"limits": {"max_growth": "5%"}}, 2, "usage"),
+    ],
+)
+def test_unknown_is_never_a_pass(tmp_path: Path, budget: dict[str, Any], code: int, kind: str) -> None:
+    found = gate(tmp_path, {"limits": {"total": "1TiB"}}, budget)
+    assert found.exit_code == code
+    assert found.verdicts[0].status == "pass"
+    error = found.verdicts[1].error
+    assert error is not None
+    assert error.type == kind
+
+
+def test_an_unsupported_model_is_3_and_a_usage_error_beside_it_2(tmp_path: Path) -> None:
+    (tmp_path / "new.json").write_text('{"model_type": "nonesuch"}')
+    unsupported, over = {"model": "./new.json", "limits": {"total": "1GiB"}}, {"context": 1024, "limits": {"total": 1}}
+    assert gate(tmp_path, unsupported, over).exit_code == 3
+    assert gate(tmp_path, unsupported, over, {"engine": "vlm", "limits": {"total": 1}}).exit_code == 2
+
+
+def test_growth_over_a_baseline(tmp_path: Path) -> None:
+    budget = {"context": 1000, "limits": {"max_growth": "5%"}}
+    path = repository(tmp_path, budget)
+    baseline = tmp_path / "baseline.json"
+    baseline.write_text(json.dumps(check(path, replacing_baseline=True).to_dict()))
+    assert check(path, baseline=baseline).exit_code == 0
+    path = repository(tmp_path, budget | {"context": 1050})
+    assert check(path, baseline=baseline).exit_code == 0
+    path = repository(tmp_path, budget | {"context": 1051})
+    found = check(path, baseline=baseline)
+    assert found.exit_code == 1
+    assert found.verdicts[0].checks[0].over == PER_TOKEN
+    assert found.to_dict()["budgets"][0]["growth_percent"] == 5.1
+
+
+def test_a_broken_baseline_is_an_error(tmp_path: Path) -> None:
+    path = repository(tmp_path, {"context": 1000, "limits": {"max_growth": "5%"}})
+    for text in ("", "[]", "{}", '{"schema": "kvcalc.check/1", "budgets": 3}'):
+        (tmp_path / "baseline.json").write_text(text)
+        with pytest.raises(Exception, match=r"baseline\.json"):
+            check(path, baseline=tmp_path / "baseline.json")
+
+
+def test_only_some_budgets(tmp_path: Path) -> None:
+    path = repository(tmp_path, {"limits": {"total": 1}}, {"limits": {"total": "1TiB"}})
+    assert check(path, only=["b1"]).exit_code == 0
+    assert read_budgets(path)[0].name == "b0"
+    with pytest.raises(Exception, match="no budget is named"):
+        check(path, only=["b2"])
