@@ -16,6 +16,7 @@ import dataclasses
 import json
 import logging
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import transformers
 from transformers import CONFIG_MAPPING
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
-TARGET = Path(__file__).parent.parent / "kvcalc" / "sources" / "families" / "class_defaults.json"
+FAMILIES = Path(__file__).parent.parent / "kvcalc" / "sources" / "families"
 
 #: Fields that can change a layer's states, and nothing else.
 FIELDS = re.compile(
@@ -50,7 +51,7 @@ FIELDS = re.compile(
     |n_input_layers|n_recurrent_layers|n_output_layers|n_recurrent_loops|recurrent_kv_cache_mode|H_cycles|L_cycles
     |loop_.*|max_source_positions|max_position_embeddings|n_positions|n_ctx|max_seq_len|max_target_positions
     |num_nextn_predict_layers|num_mtp_layers|mtp_.*layer_types|mtp_local_layer_ids|mtp_layers_block_type
-    |is_encoder_decoder|vision_seq_length
+    |layers|attention_heads|embed_dim|dim_head|d_head|context_length
     """,
     re.VERBOSE,
 )
@@ -69,7 +70,7 @@ def default_of(field: dataclasses.Field[Any]) -> Any:
 def class_defaults(config: type) -> dict[str, Any]:
     """The defaults of the fields that can change a cache."""
     found = {field.name: default_of(field) for field in dataclasses.fields(config) if FIELDS.fullmatch(field.name)}
-    return {name: value for name, value in sorted(found.items()) if value is not dataclasses.MISSING}
+    return {name: value for name, value in sorted(found.items()) if value is not dataclasses.MISSING and value is not None and value != []}
 
 
 def text_type(config: type) -> str | None:
@@ -87,13 +88,14 @@ def main() -> None:
     logging.disable(logging.WARNING)
     defaults: dict[str, dict[str, Any]] = {}
     text: dict[str, str] = {}
+    supported = runpy.run_path(str(FAMILIES / "index.py"))["INDEX"]
     for model_type in sorted(CONFIG_MAPPING_NAMES):
         config = CONFIG_MAPPING[model_type]
         inner = text_type(config)
-        if inner is not None:
+        if inner in supported and model_type not in supported:
             text[model_type] = inner
-        elif found := class_defaults(config):
-            defaults[model_type] = found
+        elif model_type in supported:
+            defaults[model_type] = class_defaults(config)
     head = {
         "source": f"config classes of transformers {transformers.__version__}, written by tools/generate_class_defaults.py",
     }
@@ -101,7 +103,7 @@ def main() -> None:
     for name, table in (("text", text), ("defaults", defaults)):
         rows = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in table.items())
         lines.append(f'"{name}": {{\n{rows}\n}}')
-    TARGET.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    (FAMILIES / "class_defaults.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -104,6 +104,14 @@ class Config:
             raise InvalidConfigError(f"config.json: '{names[0]}' has {len(value)} entries for {length} layers")
         return value if length is None else value[:length]
 
+    def overlaid(self, fields: Mapping[str, Any]) -> Config:
+        """The same config with some fields replaced, for one layer; defaults that it takes are recorded here."""
+        if not fields:
+            return self
+        other = Config({**self.raw, **fields}, self.model_type, self.defaults, class_name=self.class_name)
+        other.defaulted = self.defaulted
+        return other
+
     def child(self, name: str) -> Config:
         """The mapping under `name` as a Config of its own; empty if missing."""
         value = self.raw.get(name)

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 from kvcalc.errors import InvalidConfigError
 from kvcalc.sources.families import fields
-from kvcalc.sources.families.layers import Layers, draft_count, layer_count
+from kvcalc.sources.families.layers import Layers, draft_count, layer_count, named
 from kvcalc.states import Compressed, Index, Latent, Shared, State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvcalc.sources.config import Config
-    from kvcalc.sources.families.layers import Reader
 
 #: Rotary part of the latent where a file does not say `qk_rope_head_dim`.
 ROPE_DIM = 64
@@ -98,13 +97,4 @@ def v41(config: Config) -> Layers:
             name, kept = f"reader_{source}", (window, Shared(shares_with=source))
         order.append(name)
         states.setdefault(name, kept)
-    draft = ["window"] * draft_count(config)
-    if draft:
-        states.setdefault("window", (window,))
-    return Layers(order, states, draft)
-
-
-READERS: dict[str, Reader] = {
-    "deepseek_v4": v4,
-    "deepseek_v41_text": v41,
-}
+    return named(order, {**states, "window": (window,)}, ["window"] * draft_count(config))

@@ -5,40 +5,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcalc.sources.families import fields
-from kvcalc.sources.families.layers import Layers, draft_count, layer_count, uniform
+from kvcalc.sources.families.layers import Layers, draft_count, layer_count, named, uniform
 from kvcalc.states import Latent
 
 if TYPE_CHECKING:
     from kvcalc.sources.config import Config
-    from kvcalc.sources.families.layers import Reader
+    from kvcalc.sources.families.layers import States
 
 
-def read_latent(config: Config, window: int | None = None) -> Latent:
-    """The latent of one attention. `head_dim` and `num_key_value_heads` mean nothing here."""
+def read_latent(config: Config, *, prefix: str = "", window: int | None = None) -> Latent:
+    """The latent of one attention, its fields under `prefix`. `head_dim` and `num_key_value_heads` mean nothing here."""
     return Latent(
-        latent_dim=config.integer("kv_lora_rank"),
-        rope_dim=config.integer("qk_rope_head_dim", least=0),
+        latent_dim=config.integer(f"{prefix}kv_lora_rank"),
+        rope_dim=config.integer(f"{prefix}qk_rope_head_dim", least=0),
         window=window,
-        query_heads=config.integer(*fields.QUERY_HEADS),
-        nope_dim=config.optional("qk_nope_head_dim", least=1),
-        value_head_dim=config.optional("v_head_dim", least=1),
+        query_heads=config.integer(f"{prefix}num_attention_heads") if prefix else config.integer(*fields.QUERY_HEADS),
+        nope_dim=config.optional(f"{prefix}qk_nope_head_dim", least=1),
+        value_head_dim=config.optional(f"{prefix}v_head_dim", least=1),
     )
 
 
-def latent(config: Config) -> Layers:
+def mla(config: Config) -> States:
     """One latent a layer."""
-    return uniform(config, (read_latent(config),), "latent")
+    return (read_latent(config),)
+
+
+def latent(config: Config) -> Layers:
+    """One latent of `kv_lora_rank` and one rotary key of `qk_rope_head_dim` a layer."""
+    return uniform(config, mla(config), "latent")
 
 
 def double(config: Config) -> Layers:
-    """LongCat: two attentions, and so two latents, in every layer; the draft layer has one."""
+    """Two attentions, and so two latents, in every layer; a draft layer has one."""
     state = read_latent(config)
-    draft = ["draft"] * draft_count(config)
-    states = {"double": (state, state)} | ({"draft": (state,)} if draft else {})
-    return Layers(["double"] * layer_count(config), states, draft)
-
-
-READERS: dict[str, Reader] = {
-    **dict.fromkeys("deepseek_v2 deepseek_v3 kimi_k2 glm4_moe_lite".split(), latent),
-    "longcat_flash": double,
-}
+    draft = ["latent"] * draft_count(config)
+    return named(["double"] * layer_count(config), {"double": (state, state), "latent": (state,)}, draft)

@@ -8,19 +8,43 @@ A builder turns a config into the states of one kind of layer; only the kinds th
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc.architecture import MOST_LAYERS
 from kvcalc.errors import InvalidConfigError, nearest
 from kvcalc.sources.families import fields
-from kvcalc.states import Nothing, State
+from kvcalc.states import Nothing
 from kvcalc.units import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from kvcalc.sources.config import Config
+    from kvcalc.states import State
 
+    States = tuple[State, ...]
+    Builder = Callable[[Config], States]
+    Rule = Callable[[Config, int], Sequence[str]]
+    Reader = Callable[[Config], "Layers"]
+
+FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+LINEAR, INDEXED, CONV = "linear_attention", "indexed_attention", "conv"
+HYBRID, HYBRID_SLIDING = "hybrid", "hybrid_sliding"
+
+#: Layer types that keep nothing.
+EMPTY_TYPES = ("mlp", "moe")
+
+#: Older spellings of layer types, in files and in transformers' own history.
+TYPE_ALIASES = {
+    "mamba": LINEAR,
+    "attention": FULL,
+    "global_attention": FULL,
+    "local_attention": SLIDING,
+    "deepseek_sparse_attention": INDEXED,
+    "qwen_sparse_attention": INDEXED,
+}
 
 
 class Layers(NamedTuple):
@@ -28,89 +52,121 @@ class Layers(NamedTuple):
 
     draft    names of the layers kept for speculation (MTP, NextN), which are not part of the model's own layers
     traits   facts of this family that an engine needs and that are no state
+    notes    what the family assumed, a sentence each
     """
 
     order: Sequence[str]
-    states: Mapping[str, tuple[State, ...]]
+    states: Mapping[str, States]
     draft: Sequence[str] = ()
     traits: Mapping[str, Any] = {}
-
-
-if TYPE_CHECKING:
-    Builder = Callable[[Config], tuple[State, ...]]
-    Rule = Callable[[Config, int], Sequence[str]]
-    Reader = Callable[[Config], Layers]
-
-#: Older spellings of layer types, in files and in transformers' own history.
-TYPE_ALIASES = {
-    "mamba": "linear_attention",
-    "attention": "full_attention",
-    "deepseek_sparse_attention": "indexed_attention",
-    "qwen_sparse_attention": "indexed_attention",
-}
-
-#: Layer types that keep nothing.
-EMPTY_TYPES = ("mlp", "moe")
+    notes: tuple[str, ...] = ()
 
 
 def layer_count(config: Config, *names: str) -> int:
     """Layers of the model, bounded. Raises InvalidConfigError."""
-    count = config.integer(*(names or fields.LAYERS))
+    return bounded(config.integer(*(names or fields.LAYERS)), (names or fields.LAYERS)[0])
+
+
+def bounded(count: int, name: str) -> int:
+    """`count` if it is no more than kvcalc reads. Raises InvalidConfigError."""
     if count > MOST_LAYERS:
-        raise InvalidConfigError(f"config.json: '{(names or fields.LAYERS)[0]}' is {count}, and kvcalc reads at most {MOST_LAYERS} layers")
+        raise InvalidConfigError(f"config.json: '{name}' makes {count} layers, and kvcalc reads at most {MOST_LAYERS}")
     return count
 
 
 def draft_count(config: Config) -> int:
-    """Layers for speculation that the file declares; 0 where it says nothing."""
-    value = next((config.raw[name] for name in fields.DRAFT_LAYERS if config.raw.get(name) is not None), 0)
-    count = config.checked(value, fields.DRAFT_LAYERS[0], least=0)
-    return min(count, MOST_LAYERS)
+    """Layers for speculation that the file itself declares; 0 where it says nothing."""
+    for name in fields.DRAFT_LAYERS:
+        if config.raw.get(name) is not None:
+            return bounded(config.checked(config.raw[name], name, least=0), name)
+    return 0
 
 
-def uniform(config: Config, states: tuple[State, ...], name: str = "full") -> Layers:
+def uniform(config: Config, states: States, name: str = "full") -> Layers:
     """Every layer keeps `states`, the draft layers too."""
     return Layers([name] * layer_count(config), {name: states}, [name] * draft_count(config))
 
 
+def named(order: Sequence[str], states: Mapping[str, States], draft: Sequence[str] = ()) -> Layers:
+    """The layers by name, without the states that no layer uses."""
+    used = {*order, *draft}
+    return Layers(order, {name: kept for name, kept in states.items() if name in used}, draft)
+
+
 def listed_types(config: Config, count: int, *names: str) -> list[str] | None:
-    """The layer types that the file lists, cut to `count` and in today's spelling; None where it lists none."""
-    listed = config.sequence(*(names or ("layer_types",)), length=count)
+    """The layer types that the file lists, at least `count` of them, in today's spelling; None where it lists none."""
+    config.sequence(*(names or ("layer_types",)), length=count)
+    listed = config.sequence(*(names or ("layer_types",)))
     if listed is None:
         return None
     for item in listed:
         if not isinstance(item, str):
-            raise InvalidConfigError(f"config.json: '{(names or ('layer_types',))[0]}' holds {clean(repr(item), 40)}, and must hold names of layer types")
-    return [TYPE_ALIASES.get(item, item) for item in listed]
-
-
-def build(config: Config, types: Sequence[str], builders: Mapping[str, Builder]) -> dict[str, tuple[State, ...]]:
-    """The states of every type that occurs. Raises InvalidConfigError for a type that the family does not know."""
-    states: dict[str, tuple[State, ...]] = {}
-    for kind in dict.fromkeys(types):
-        builder = builders.get(kind)
-        if builder is not None:
-            states[short(kind)] = builder(config)
-        elif kind in EMPTY_TYPES:
-            states[short(kind)] = (Nothing(),)
-        else:
-            known = [*builders, *EMPTY_TYPES]
             raise InvalidConfigError(
-                f"config.json: a {config.model_type} model has no layers of type '{clean(kind, 40)}'",
-                nearest(kind, known) or "known types: " + ", ".join(known),
+                f"config.json: '{(names or ('layer_types',))[0]}' holds {clean(repr(item), 40)}, and must hold names of layer types"
             )
-    return states
+    return [TYPE_ALIASES.get(item, item) for item in listed]
 
 
 def short(kind: str) -> str:
     """`sliding_attention` → `sliding`: the name that a layer has in kvcalc's own files."""
-    return kind.removesuffix("_attention").replace("-", "_")
+    return clean(kind.removesuffix("_attention").replace("-", "_"), 40)
 
 
 def by_type(config: Config, rule: Rule, builders: Mapping[str, Builder], *, draft: str | None = None, key: str = "layer_types") -> Layers:
-    """The layers by type: listed in the file under `key`, else after the family's `rule`; draft layers are of type `draft`."""
+    """The layers by type: listed in the file under `key`, else after the family's `rule`.
+
+    A list longer than the model has its draft layers at the end; draft layers that no list names are of type `draft`.
+    """
     count = layer_count(config)
-    types = listed_types(config, count, key) or rule(config, count)
-    drafts = [draft] * draft_count(config) if draft else []
-    states = build(config, [*types, *drafts], builders)
+    listed = listed_types(config, count, key)
+    drafts = draft_count(config) if draft else 0
+    tail = listed[count : count + drafts] if listed else []
+    return built(config, listed[:count] if listed else rule(config, count), builders, tail or [draft or FULL] * drafts)
+
+
+def built(config: Config, types: Sequence[str], builders: Mapping[str, Builder], drafts: Sequence[str] = ()) -> Layers:
+    """The layers of these types, each type built once. Raises InvalidConfigError for a type that the family does not know.
+
+    `per_layer_config` (layer number → fields) makes layers of one type differ; each variant then has a name of its own.
+    """
+    variants = config.raw.get("per_layer_config")
+    if variants:
+        return _varied(config, types, builders, drafts, _overrides(variants))
+    states = {short(kind): _states_of(config, kind, builders) for kind in dict.fromkeys([*types, *drafts])}
     return Layers([short(kind) for kind in types], states, [short(kind) for kind in drafts])
+
+
+def _states_of(config: Config, kind: str, builders: Mapping[str, Builder]) -> States:
+    builder = builders.get(kind)
+    if builder is not None:
+        return builder(config)
+    if kind in EMPTY_TYPES:
+        return (Nothing(),)
+    known = [*builders, *EMPTY_TYPES]
+    raise InvalidConfigError(
+        f"config.json: a {config.model_type} model has no layers of type '{clean(kind, 40)}'",
+        nearest(kind, known) or "known types: " + ", ".join(known),
+    )
+
+
+def _overrides(variants: object) -> Mapping[str, Mapping[str, Any]]:
+    if not isinstance(variants, Mapping) or not all(isinstance(value, Mapping) for value in variants.values()):
+        raise InvalidConfigError("config.json: 'per_layer_config' must map layer numbers to fields")
+    return {str(key): value for key, value in variants.items()}
+
+
+def _varied(
+    config: Config, types: Sequence[str], builders: Mapping[str, Builder], drafts: Sequence[str], overrides: Mapping[str, Mapping[str, Any]]
+) -> Layers:
+    names: dict[tuple[str, str], str] = {}
+    states: dict[str, States] = {}
+    order: list[str] = []
+    for i, kind in enumerate([*types, *drafts]):
+        override = overrides.get(str(i), {}) if i < len(types) else {}
+        variant = (kind, json.dumps(override, sort_keys=True, default=str))
+        if variant not in names:
+            seen = sum(1 for known, _ in names if known == kind)
+            names[variant] = short(kind) if not seen else f"{short(kind)}_{seen + 1}"
+            states[names[variant]] = _states_of(config.overlaid(override), kind, builders)
+        order.append(names[variant])
+    return Layers(order[: len(types)], states, order[len(types) :])

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kvcalc.errors import InvalidConfigError
 from kvcalc.sources.families import fields
-from kvcalc.sources.families.latent import read_latent
-from kvcalc.sources.families.layers import Layers, by_type, layer_count
-from kvcalc.sources.families.windows import FULL
-from kvcalc.states import GatedDeltaNet, Kda, Lightning
+from kvcalc.sources.families.indexed import OWN, read_index, scheduled
+from kvcalc.sources.families.latent import mla, read_latent
+from kvcalc.sources.families.layers import FULL, INDEXED, LINEAR, SLIDING, Layers, by_type, layer_count, listed_types, named
+from kvcalc.sources.families.windows import BUILDERS
+from kvcalc.states import Fixed, GatedDeltaNet, Index, Kda, Lightning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvcalc.sources.config import Config
-    from kvcalc.sources.families.layers import Builder, Reader, Rule
-    from kvcalc.states import Latent
-
-LINEAR = "linear_attention"
+    from kvcalc.sources.families.layers import Builder, States
 
 
-def gated_deltanet(config: Config) -> tuple[GatedDeltaNet]:
+def gated_deltanet(config: Config) -> States:
     """Qwen3-Next's mixer."""
     return (
         GatedDeltaNet(
@@ -36,32 +33,115 @@ def gated_deltanet(config: Config) -> tuple[GatedDeltaNet]:
     )
 
 
-def interval(config: Config, count: int, *, default: int = 4) -> Sequence[str]:
-    """Layer `full_attention_interval` - 1 of each interval is full."""
-    every = config.integer("full_attention_interval", default=default)
-    return [LINEAR if (i + 1) % every else FULL for i in range(count)]
-
-
-def latent(config: Config) -> tuple[Latent]:
-    """The softmax layers of KDA models."""
-    return (read_latent(config),)
-
-
-def kda(config: Config) -> tuple[Kda]:
+def kda(config: Config) -> States:
     """Kimi's mixer: fields in `linear_attn_config`, or flat in transformers' own files."""
     nested = config.child("linear_attn_config")
     return (
         Kda(
             heads=nested.optional("num_heads", least=1) or config.integer("linear_num_heads", *fields.QUERY_HEADS),
             head_dim=nested.optional("head_dim", least=1) or config.integer("linear_head_dim", "head_dim"),
-            conv_kernel=nested.optional("short_conv_kernel_size", least=1) or config.integer("linear_conv_kernel_dim", "short_conv_kernel_size"),
+            conv_kernel=nested.optional("short_conv_kernel_size", least=1)
+            or config.integer("linear_conv_kernel_dim", "short_conv_kernel_size"),
             state_dtype=config.state_dtype(),
         ),
     )
 
 
-def kimi(config: Config, count: int) -> Sequence[str]:
-    """Kimi-Linear: `full_attn_layers` counts from 1; a file without it has every 4th layer full, but not the first."""
+def lightning(config: Config) -> States:
+    """MiniMax's mixer: a square matrix a query head."""
+    heads = fields.read_heads(config)
+    return (Lightning(heads=heads.query, head_dim=heads.dim, state_dtype=config.state_dtype()),)
+
+
+# Gated DeltaNet.
+
+
+def qwen3_next(config: Config) -> Layers:
+    """Gated DeltaNet; the last of each `full_attention_interval` (4) layers is full."""
+    return by_type(config, _interval, BUILDERS | {LINEAR: gated_deltanet}, draft=FULL)
+
+
+def _interval(config: Config, count: int) -> list[str]:
+    every = config.integer("full_attention_interval", default=4)
+    return [LINEAR if (i + 1) % every else FULL for i in range(count)]
+
+
+def olmo_hybrid(config: Config) -> Layers:
+    """Gated DeltaNet; the last of each four layers is full. Linear heads default to the query heads, 3/4 of their width for keys, twice that for values."""
+    heads = config.integer("linear_num_key_heads", *fields.QUERY_HEADS)
+    key_dim = config.optional("linear_key_head_dim", least=1) or config.checked(
+        3 * config.integer(*fields.HIDDEN) // (4 * heads), "linear_key_head_dim"
+    )
+    derived = {
+        "linear_num_key_heads": heads,
+        "linear_num_value_heads": config.integer("linear_num_value_heads", *fields.QUERY_HEADS),
+        "linear_key_head_dim": key_dim,
+        "linear_value_head_dim": config.optional("linear_value_head_dim", least=1) or 2 * key_dim,
+    }
+    return by_type(config.overlaid(derived), _olmo_rule, BUILDERS | {LINEAR: gated_deltanet})
+
+
+def _olmo_rule(_config: Config, count: int) -> list[str]:
+    types = [FULL if i % 4 == 3 else LINEAR for i in range(count)]
+    return types if FULL in types else [*types[:-1], FULL]
+
+
+def lara_mini(config: Config) -> Layers:
+    """Gated DeltaNet, window, gated DeltaNet, full, window, and again."""
+    period = (LINEAR, SLIDING, LINEAR, FULL, SLIDING)
+    return by_type(config, lambda _, count: [period[i % 5] for i in range(count)], BUILDERS | {LINEAR: gated_deltanet})
+
+
+def qwen4_exp(config: Config) -> Layers:
+    """Gated DeltaNet; the last of each `full_attention_interval` (4) layers is GQA with an index key for `indexer_compress_ratio` tokens.
+
+    Layers in `ple_layer_ids` (n-gram embeddings) also keep the last inputs of a convolution and the last `ngram_size` - 1 token ids.
+    """
+    count = layer_count(config)
+    types = listed_types(config, count) or _interval(config, count)
+    embedded = {config.checked(item, "ple_layer_ids", least=0) for item in config.sequence("ple_layer_ids") or ()}
+    memory = _ngram_memory(config) if embedded else ()
+    mixers = {"linear": gated_deltanet(config), "indexed": _qsa(config)}
+    kinds = ["linear" if kind == LINEAR else "indexed" for kind in types[:count]]
+    order = [f"{kind}_ngram" if i in embedded else kind for i, kind in enumerate(kinds)]
+    return named(order, mixers | {f"{kind}_ngram": (*kept, *memory) for kind, kept in mixers.items()})
+
+
+def _qsa(config: Config) -> States:
+    attention = fields.read_heads(config).full()
+    if config.get("indexer_head_dim") is None:
+        return (attention,)
+    index = Index(
+        index_dim=config.integer("indexer_head_dim"),
+        vectors=config.integer("indexer_kv_heads", default=1),
+        ratio=config.integer("indexer_compress_ratio", default=1),
+        format="bf16",
+    )
+    return (attention, index)
+
+
+def _ngram_memory(config: Config) -> States:
+    ngram = config.integer("ngram_size")
+    width = config.integer("hc_count") * config.integer(*fields.HIDDEN)
+    columns = (config.integer("ple_conv_kernel_size") - 1) * ngram
+    kept: list[Fixed] = []
+    if columns:
+        kept.append(Fixed(name="ngram_conv", elements=width * columns, state_dtype="model"))
+    if ngram > 1:
+        # Token ids are 8-byte integers: two 4-byte elements each.
+        kept.append(Fixed(name="ngram_ids", elements=2 * (ngram - 1), state_dtype="fp32"))
+    return tuple(kept)
+
+
+# Kimi delta attention.
+
+
+def kimi_linear(config: Config) -> Layers:
+    """KDA; `linear_attn_config.full_attn_layers` are latent and count from 1, else every 4th layer but the first."""
+    return by_type(config, _kimi_rule, {FULL: mla, LINEAR: kda}, draft=FULL)
+
+
+def _kimi_rule(config: Config, count: int) -> list[str]:
     listed = config.child("linear_attn_config").sequence("full_attn_layers")
     if listed is None:
         return [FULL if i and i % 4 == 0 else LINEAR for i in range(count)]
@@ -71,45 +151,49 @@ def kimi(config: Config, count: int) -> Sequence[str]:
     return [FULL if i + 1 in full else LINEAR for i in range(count)]
 
 
-def lightning(config: Config) -> tuple[Lightning]:
-    """MiniMax's mixer: every query head has a state."""
-    heads = fields.read_heads(config)
-    return (Lightning(heads=heads.query, head_dim=heads.dim, state_dtype=config.state_dtype()),)
-
-
-def bailing(config: Config) -> Layers:
-    """Ling: the last layer of each group of `layer_group_size` is full, and so is an incomplete last group; the others KDA or lightning."""
-    mixer = lightning if _is_lightning(config) else kda
-    return by_type(config, _grouped, {FULL: latent, LINEAR: mixer}, draft=FULL)
+def bailing_hybrid(config: Config) -> Layers:
+    """KDA (Ling 3) or lightning attention (Ling 2.5 and 2.6); the last of each `layer_group_size` layers, and an incomplete last group, is latent."""
+    mixer: Builder = lightning if _is_lightning(config) else kda
+    return by_type(config, _grouped, {FULL: mla, LINEAR: mixer}, draft=FULL)
 
 
 def _is_lightning(config: Config) -> bool:
-    """Ling-2.5 and 2.6 have lightning attention under the same model_type."""
-    return "V2_5" in config.class_name or (config.class_name == "" and config.has("group_norm_size", "linear_silu"))
+    """Ling 2.5 and 2.6 have the same model_type, another class, and no short convolution."""
+    return "V2_5" in config.class_name or "V3" not in config.class_name and config.has("group_norm_size", "linear_silu")
 
 
 def _grouped(config: Config, count: int) -> Sequence[str]:
     group = config.integer("layer_group_size")
-    tail = count // group * group
-    return [FULL if (i + 1) % group == 0 or i >= tail else LINEAR for i in range(count)]
+    complete = count // group * group
+    return [FULL if (i + 1) % group == 0 or i >= complete else LINEAR for i in range(count)]
 
 
-def original_minimax(config: Config) -> Layers:
-    """MiniMax-Text-01, M1: `attn_type_list` has 1 for softmax, 0 for lightning."""
-    flags = config.sequence("attn_type_list", length=layer_count(config))
+def glm5_next(config: Config) -> Layers:
+    """KDA on three of four layers; the 4th is latent without a rotary part, with an index key where it owns an indexer."""
+    count = layer_count(config)
+    types = listed_types(config, count) or [LINEAR if i % 4 != 3 else INDEXED for i in range(count)]
+    kinds = scheduled(config, count)
+    latent, index = read_latent(config), read_index(config, pool=config.integer("index_kpool", default=1))
+    states: dict[str, States] = {"linear": kda(config), "indexed": (latent, index), "latent": (latent,)}
+    order = [
+        "linear" if kind == LINEAR else "indexed" if kinds[i] == OWN else "latent" for i, kind in enumerate(types[:count])
+    ]
+    return named(order, states)
+
+
+# Lightning attention.
+
+
+def minimax(config: Config) -> Layers:
+    """Lightning attention on odd layers, full on even ones; `attn_type_list` of the original checkpoints is not read by this class."""
+    return by_type(config, lambda _, count: [LINEAR if i % 2 else FULL for i in range(count)], BUILDERS | {LINEAR: lightning})
+
+
+def minimax_original(config: Config) -> Layers:
+    """Lightning attention where `attn_type_list` has 0, full where it has 1."""
+    count = layer_count(config)
+    flags = config.sequence("attn_type_list", length=count)
     if flags is None:
         raise InvalidConfigError(f"config.json of a {config.model_type} model has no 'attn_type_list'")
-    types = [FULL if config.checked(item, "attn_type_list", least=0) else LINEAR for item in flags]
-    return by_type(config, lambda _config, _count: types, {FULL: fields.full, LINEAR: lightning})
-
-
-def _family(rule: Rule, attention: Builder, mixer: Builder) -> Reader:
-    return partial(by_type, rule=rule, builders={FULL: attention, LINEAR: mixer}, draft=FULL)
-
-
-READERS: dict[str, Reader] = {
-    **dict.fromkeys("qwen3_next qwen3_5_text qwen3_5_moe_text".split(), _family(interval, fields.full, gated_deltanet)),
-    "kimi_linear": _family(kimi, latent, kda),
-    "bailing_hybrid": bailing,
-    **dict.fromkeys("minimax_m1 minimax_text_01".split(), original_minimax),
-}
+    order = ["full" if config.checked(item, "attn_type_list", least=0) else "linear" for item in flags]
+    return named(order, {"full": fields.full(config), "linear": lightning(config)})

@@ -1,47 +1,52 @@
-"""State-space models and short convolutions, alone or between layers of attention: Mamba 1 and 2, LFM2."""
+"""State-space models, alone or between layers of attention: Mamba 1 and 2."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kvcalc.errors import InvalidConfigError
 from kvcalc.sources.families import fields
-from kvcalc.sources.families.layers import Layers, build, by_type, draft_count, layer_count, listed_types, short, uniform
-from kvcalc.sources.families.linear import LINEAR
-from kvcalc.sources.families.windows import FULL
-from kvcalc.states import Mamba1, Mamba2, ShortConv, State
+from kvcalc.sources.families.fields import Heads
+from kvcalc.sources.families.layers import FULL, HYBRID, LINEAR, Layers, built, by_type, draft_count, listed_types, uniform
+from kvcalc.states import Mamba1, Mamba2
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kvcalc.sources.config import Config
-    from kvcalc.sources.families.layers import Builder, Reader
+    from kvcalc.sources.families.layers import States
 
-CONV = "conv"
 #: Letters of `hybrid_override_pattern`.
 LETTERS = {"M": LINEAR, "*": FULL, "-": "mlp", "E": "moe"}
 
 
-def mamba1(config: Config) -> tuple[Mamba1]:
-    """Mamba, Falcon-Mamba, Jamba: the inner width is `intermediate_size`, else expand x hidden."""
-    inner = config.optional("intermediate_size", least=1) if config.model_type != "jamba" else None
-    return (
-        Mamba1(
-            inner_dim=inner or config.integer("expand", "mamba_expand", default=2) * config.integer(*fields.HIDDEN),
-            state_dim=config.integer("state_size", "mamba_d_state", default=16),
-            conv_kernel=config.integer("conv_kernel", "mamba_d_conv", default=4),
-            state_dtype=config.state_dtype(),
-        ),
+def mamba1(config: Config) -> Layers:
+    """Mamba-1 on every layer, `intermediate_size` wide, else expand x hidden."""
+    return uniform(config, (_mamba1(config, config.optional("intermediate_size", least=1)),), "mamba")
+
+
+def mamba2(config: Config) -> Layers:
+    """Mamba-2 on every layer."""
+    return uniform(config, _mamba2(config), "mamba")
+
+
+def _mamba1(config: Config, inner: int | None = None) -> Mamba1:
+    return Mamba1(
+        inner_dim=inner or config.integer("expand", "mamba_expand", default=2) * config.integer(*fields.HIDDEN),
+        state_dim=config.integer("state_size", "mamba_d_state", default=16),
+        conv_kernel=config.integer("conv_kernel", "mamba_d_conv", default=4),
+        state_dtype=config.state_dtype(),
     )
 
 
-def mamba2(config: Config) -> tuple[Mamba2]:
-    """Mamba-2 under the names of Mamba-2, Bamba, Granite, Falcon-H1 and Nemotron-H."""
+def _mamba2(config: Config) -> States:
+    heads = config.integer("mamba_num_heads", "mamba_n_heads", "num_heads", "n_mamba_heads")
+    width = config.get("mamba_head_dim", "mamba_d_head", "mamba_headdim", "head_dim")
+    if width in ("auto", None):
+        inner = config.optional("mamba_d_ssm", least=1) or config.integer("mamba_expand", "expand") * config.integer(*fields.HIDDEN)
+        width = inner // heads
     return (
         Mamba2(
-            heads=config.integer("mamba_num_heads", "mamba_n_heads", "num_heads"),
-            head_dim=config.integer("mamba_head_dim", "mamba_d_head", "head_dim"),
+            heads=heads,
+            head_dim=config.checked(width, "mamba_d_head"),
             state_dim=config.integer("ssm_state_size", "mamba_d_state", "state_size"),
             groups=config.integer("n_groups", "mamba_n_groups"),
             conv_kernel=config.integer("conv_kernel", "mamba_d_conv"),
@@ -50,8 +55,92 @@ def mamba2(config: Config) -> tuple[Mamba2]:
     )
 
 
-def zamba2_mixer(config: Config) -> tuple[Mamba2]:
-    """Zamba2: `n_mamba_heads`, else as many heads of `mamba_headdim` as fill expand x hidden."""
+def jamba(config: Config) -> Layers:
+    """Mamba-1; one layer in `attn_layer_period` is attention, `attn_layer_offset` from its start."""
+    return by_type(config, _jamba_rule, {FULL: fields.full, LINEAR: lambda c: (_mamba1(c),)}, key="layers_block_type")
+
+
+def _jamba_rule(config: Config, count: int) -> list[str]:
+    period, offset = config.integer("attn_layer_period"), config.integer("attn_layer_offset", least=0)
+    return [FULL if i % period == offset else LINEAR for i in range(count)]
+
+
+def bamba(config: Config) -> Layers:
+    """Mamba-2; layers in `attn_layer_indices` are attention."""
+    indices = {config.checked(item, "attn_layer_indices", least=0) for item in config.sequence("attn_layer_indices") or ()}
+    return by_type(config, lambda _, count: [FULL if i in indices else LINEAR for i in range(count)], {FULL: fields.full, LINEAR: _mamba2})
+
+
+def granite_hybrid(config: Config) -> Layers:
+    """Mamba-2 and attention as `layer_types` or `layers_block_type` lists them; a file without a list is all Mamba-2."""
+    key = "layer_types" if "layer_types" in config.raw else "layers_block_type"
+    return by_type(config, lambda _, count: [LINEAR] * count, {FULL: fields.full, LINEAR: _mamba2}, key=key)
+
+
+def parallel(config: Config) -> Layers:
+    """Attention and Mamba-2 side by side in every layer."""
+    return uniform(config, (*fields.full(config), *_mamba2(config)), "hybrid")
+
+
+def nemotron_h(config: Config) -> Layers:
+    """Mamba-2, attention and layers without a cache: letters in `hybrid_override_pattern`, or names in `layers_block_type`.
+
+    Their number is the number of layers, whatever `num_hidden_layers` says.
+    """
+    types = _pattern(config, "hybrid_override_pattern", "layers_block_type", "layer_types")
+    if not types:
+        raise InvalidConfigError("config.json of a nemotron_h model has neither 'hybrid_override_pattern' nor 'layers_block_type'")
+    drafts = draft_count(config)
+    tail = (_pattern(config, "mtp_hybrid_override_pattern", "mtp_layers_block_type") or [FULL, "moe"]) if drafts else []
+    return built(config, types, {FULL: _nemotron_attention, LINEAR: _mamba2}, tail * drafts)
+
+
+def _pattern(config: Config, letters: str, *lists: str) -> list[str] | None:
+    pattern = config.get(letters)
+    if not isinstance(pattern, str):
+        found = next((name for name in lists if config.get(name) is not None), lists[0])
+        return listed_types(config, 0, found)
+    for letter in pattern:
+        if letter not in LETTERS:
+            raise InvalidConfigError(f"config.json: '{letters}' holds {letter!r}, and knows M (Mamba), * (attention), - (MLP) and E (experts)")
+    return [LETTERS[letter] for letter in pattern]
+
+
+def _nemotron_attention(config: Config) -> States:
+    return (fields.read_heads(config, dim=("attention_head_dim", "head_dim")).full(),)
+
+
+def zamba(config: Config) -> Layers:
+    """Mamba-1; hybrid layers put a shared attention before it, whose heads are 2 x hidden / heads wide."""
+    attention, mixer = _wide_heads(config).full(), _mamba1(config)
+    return by_type(config, _zamba_rule, {LINEAR: lambda _: (mixer,), HYBRID: lambda _: (attention, mixer)}, key="layers_block_type")
+
+
+def zamba2(config: Config) -> Layers:
+    """Mamba-2; hybrid layers put a shared attention before it, whose heads are 2 x hidden / heads wide."""
+    attention, mixer = _wide_heads(config).full(), _zamba2_mixer(config)
+    return by_type(config, _zamba2_rule, {LINEAR: lambda _: (mixer,), HYBRID: lambda _: (attention, mixer)}, key="layers_block_type")
+
+
+def _wide_heads(config: Config) -> Heads:
+    query = config.integer(*fields.QUERY_HEADS)
+    width = config.optional("attention_head_dim", least=1) or config.checked(2 * config.integer(*fields.HIDDEN) // query, "hidden_size")
+    return Heads(query, config.optional("num_key_value_heads", least=1) or query, width)
+
+
+def _zamba_rule(config: Config, count: int) -> list[str]:
+    period, offset = config.integer("attn_layer_period"), config.integer("attn_layer_offset", least=0)
+    rest = [HYBRID if i % period == offset else LINEAR for i in range(max(count - 3, 0))]
+    return [LINEAR, LINEAR, HYBRID, *rest][:count]
+
+
+def _zamba2_rule(_config: Config, count: int) -> list[str]:
+    """The class's own list of 54 layers."""
+    hybrid = {6, 12, 18, 24, 30, 36, 42, 47, 51}
+    return [HYBRID if i in hybrid else LINEAR for i in range(count)]
+
+
+def _zamba2_mixer(config: Config) -> Mamba2:
     inner = config.integer("mamba_expand", default=2) * config.integer(*fields.HIDDEN)
     if config.has("mamba_headdim") and not config.has("n_mamba_heads"):
         width = config.integer("mamba_headdim")
@@ -59,103 +148,11 @@ def zamba2_mixer(config: Config) -> tuple[Mamba2]:
     else:
         heads = config.integer("n_mamba_heads")
         width = config.checked(inner // heads, "n_mamba_heads")
-    return (
-        Mamba2(
-            heads=heads,
-            head_dim=width,
-            state_dim=config.integer("mamba_d_state", "state_size"),
-            groups=config.integer("mamba_ngroups", "n_groups"),
-            conv_kernel=config.integer("mamba_d_conv", "conv_dimension"),
-            state_dtype=config.state_dtype(),
-        ),
+    return Mamba2(
+        heads=heads,
+        head_dim=width,
+        state_dim=config.integer("mamba_d_state", "state_size"),
+        groups=config.integer("mamba_ngroups", "n_groups"),
+        conv_kernel=config.integer("mamba_d_conv", "conv_dimension"),
+        state_dtype=config.state_dtype(),
     )
-
-
-def zamba2(config: Config) -> Layers:
-    """Zamba2: a hybrid layer is a Mamba layer with a shared attention before it, whose heads are 2 x hidden / heads wide."""
-    query = config.integer(*fields.QUERY_HEADS)
-    width = config.optional("attention_head_dim", least=1) or config.checked(2 * config.integer(*fields.HIDDEN) // query, "hidden_size")
-    attention = fields.Heads(query, config.optional("num_key_value_heads", least=1) or query, width).full()
-    return by_type(config, _zamba2_rule, {LINEAR: zamba2_mixer, "hybrid": lambda c: (attention, *zamba2_mixer(c))}, key="layers_block_type")
-
-
-def _zamba2_rule(_config: Config, count: int) -> Sequence[str]:
-    return ["hybrid" if i and i % 6 == 0 else LINEAR for i in range(count)]
-
-
-def nemotron_h(config: Config) -> Layers:
-    """Nemotron-H, Nemotron-3: letters in `hybrid_override_pattern`, or names in `layers_block_type`; their number is the number of layers."""
-    pattern = config.get("hybrid_override_pattern")
-    if isinstance(pattern, str):
-        types = _letters(pattern, "hybrid_override_pattern")
-    else:
-        types = listed_types(config, 0, "layers_block_type") or []
-        types = listed_types(config, len(config.sequence("layers_block_type") or ()), "layers_block_type") or []
-    if not types:
-        raise InvalidConfigError("config.json of a nemotron_h model has neither 'hybrid_override_pattern' nor 'layers_block_type'")
-    tail = config.get("mtp_hybrid_override_pattern")
-    drafts = (_letters(tail, "mtp_hybrid_override_pattern") if isinstance(tail, str) else [FULL]) * draft_count(config)
-    states = build(config, [*types, *drafts], {FULL: _nemotron_attention, LINEAR: mamba2})
-    return Layers([short(kind) for kind in types], states, [short(kind) for kind in drafts])
-
-
-def _letters(pattern: str, name: str) -> list[str]:
-    for letter in pattern:
-        if letter not in LETTERS:
-            raise InvalidConfigError(f"config.json: '{name}' holds {letter!r}, and knows M (Mamba), * (attention), - (MLP) and E (experts)")
-    return [LETTERS[letter] for letter in pattern]
-
-
-def _nemotron_attention(config: Config) -> tuple[State, ...]:
-    return (fields.read_heads(config, dim=("attention_head_dim", "head_dim")).full(),)
-
-
-def jamba(config: Config, count: int) -> Sequence[str]:
-    """Jamba: one layer in `attn_layer_period` is attention, `attn_layer_offset` from its start."""
-    period, offset = config.integer("attn_layer_period"), config.integer("attn_layer_offset", least=0)
-    return [FULL if i % period == offset else LINEAR for i in range(count)]
-
-
-def all_mamba(_config: Config, count: int) -> Sequence[str]:
-    """Granite without `layer_types`."""
-    return [LINEAR] * count
-
-
-def pure(config: Config, mixer: Builder) -> Layers:
-    """Every layer is the mixer."""
-    return uniform(config, mixer(config), "mamba")
-
-
-def parallel(config: Config) -> Layers:
-    """Falcon-H1: attention and Mamba-2 side by side in every layer."""
-    return uniform(config, (*fields.full(config), *mamba2(config)), "hybrid")
-
-
-def short_conv(config: Config) -> tuple[ShortConv]:
-    """LFM2's gated convolution over the hidden width."""
-    return (ShortConv(channels=config.integer(*fields.HIDDEN), conv_kernel=config.integer("conv_L_cache")),)
-
-
-def lfm2(config: Config, count: int) -> Sequence[str]:
-    """LFM2: `full_attn_idxs`; a file without it has attention on every layer."""
-    listed = config.sequence("full_attn_idxs")
-    if listed is None:
-        return [FULL] * count
-    full = {config.checked(item, "full_attn_idxs", least=0) for item in listed}
-    return [FULL if i in full else CONV for i in range(count)]
-
-
-_GRANITE: dict[str, Builder] = {FULL: fields.full, LINEAR: mamba2}
-_JAMBA: dict[str, Builder] = {FULL: fields.full, LINEAR: mamba1}
-_LFM2: dict[str, Builder] = {FULL: fields.full, CONV: short_conv}
-
-READERS: dict[str, Reader] = {
-    **dict.fromkeys(("mamba", "falcon_mamba"), partial(pure, mixer=mamba1)),
-    "mamba2": partial(pure, mixer=mamba2),
-    "granitemoehybrid": partial(by_type, rule=all_mamba, builders=_GRANITE),
-    "jamba": partial(by_type, rule=jamba, builders=_JAMBA),
-    "falcon_h1": parallel,
-    "nemotron_h": nemotron_h,
-    "zamba2": zamba2,
-    "lfm2": partial(by_type, rule=lfm2, builders=_LFM2),
-}

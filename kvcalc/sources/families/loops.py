@@ -1,0 +1,39 @@
+"""Models that run their layers more than once, and keep a cache for every pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvcalc.errors import InvalidConfigError
+from kvcalc.sources.families import fields
+from kvcalc.sources.families.layers import FULL, SLIDING, Layers, bounded, built, layer_count, listed_types
+from kvcalc.sources.families.windows import BUILDERS
+
+if TYPE_CHECKING:
+    from kvcalc.sources.config import Config
+
+
+def hrm_text(config: Config) -> Layers:
+    """Full attention; `num_layers_per_stack` layers run `H_cycles` x (`L_cycles` + 1) times, each time with a cache of their own."""
+    stack = config.optional("num_layers_per_stack", least=1) or layer_count(config)
+    count = bounded(stack * config.integer("H_cycles") * (config.integer("L_cycles", least=0) + 1), "H_cycles")
+    return Layers(["full"] * count, {"full": fields.full(config)})
+
+
+def dory(config: Config) -> Layers:
+    """Windows, the last of each four layers full; the middle layers run `n_recurrent_loops` times, each time with a cache of their own.
+
+    Released files list attention and MLP as layers of their own: two entries are one layer.
+    """
+    count = layer_count(config)
+    types = listed_types(config, count)
+    halved = 2 if types and "mlp" in types else 1
+    types = types[:count:halved] if types else [FULL if (i + 1) % 4 == 0 else SLIDING for i in range(count)]
+    start = config.integer("n_input_layers", least=0) // halved
+    tail = config.integer("n_output_layers", least=0) // halved
+    end = len(types) - tail
+    if start > end:
+        raise InvalidConfigError(f"config.json: 'n_input_layers' and 'n_output_layers' are more than the {len(types)} layers")
+    loops = config.integer("n_recurrent_loops") if config.get("recurrent_kv_cache_mode") in (None, "per_loop") else 1
+    bounded(len(types) + (end - start) * (loops - 1), "n_recurrent_loops")
+    return built(config, [*types[:start], *types[start:end] * loops, *types[end:]], BUILDERS)
