@@ -1,0 +1,122 @@
+"""The document `kvcalc.lab/1`: what ran, on what, and each row's bytes, output and time."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.lab import ENTRIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvcalc.lab.measure import Row
+    from kvcalc.lab.sizes import Sizes
+
+
+@dataclass(frozen=True)
+class Report:
+    """The rows of one run, and what they ran on."""
+
+    sizes: Sizes
+    rows: tuple[Row, ...]
+    parameters: int
+    torch: str
+    threads: int
+    device_name: str
+
+    @property
+    def passed(self) -> bool:
+        """Every row that had to be equal is."""
+        return all(row.passed for row in self.rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document."""
+        sizes = self.sizes
+        return {
+            "schema": "kvcalc.lab/1",
+            "model": {
+                "id": f"lab-{sizes.layers}x{sizes.heads}x{sizes.dim}",
+                "source": "random weights",
+                "model_type": "lab",
+                "dtype": "fp32",
+                "max_context": None,
+                "layers": sizes.layers,
+                "heads": sizes.heads,
+                "dim": sizes.dim,
+                "parameters": self.parameters,
+            },
+            "workload": {"prompt": sizes.prompt, "tokens": sizes.tokens, "context": sizes.total},
+            "engine": {"name": "ideal", "version": "1", "args": {}},
+            "kv_dtype": "fp32",
+            "machine": {"device": sizes.device, "name": self.device_name, "torch": self.torch, "threads": self.threads},
+            "passed": self.passed,
+            "rows": [_row(row) for row in self.rows],
+            "notes": [f"{row.name}: {note}" for row in self.rows for note in row.notes],
+            "warnings": [f"{row.name}: {text}" for row in self.rows for text in _failures(row)],
+        }
+
+
+def run(names: list[str], sizes: Sizes, progress: Callable[[str], None] = lambda _: None) -> Report:
+    """Measure the named rows. Raises UsageError where PyTorch, the device or its memory is missing."""
+    from kvcalc.lab import require_torch
+
+    require_torch()
+    import torch
+
+    from kvcalc.lab.measure import Bench, lesson_of
+
+    bench = Bench(sizes)
+    rows = []
+    parameters = 0
+    for name in names:
+        progress(name)
+        rows.append(bench.run(name))
+        parameters = parameters or bench.decoder(lesson_of(name)).parameters
+    return Report(
+        sizes=sizes,
+        rows=tuple(rows),
+        parameters=parameters,
+        torch=str(torch.__version__),
+        threads=sizes.threads or torch.get_num_threads(),
+        device_name=torch.cuda.get_device_name() if sizes.device == "cuda" else platform.processor() or platform.machine(),
+    )
+
+
+def _row(row: Row) -> dict[str, Any]:
+    entry = ENTRIES[row.name]
+    return {
+        "name": row.name,
+        "technique": entry.technique,
+        "about": entry.about,
+        "sequences": row.sequences,
+        "tokens": row.tokens,
+        "decoded": row.decoded,
+        "bytes": {
+            "measured": row.bytes,
+            "expected": row.figure.bytes,
+            "equal": row.bytes_equal,
+            "allocated": row.allocated,
+            "formula": row.figure.formula,
+        },
+        "output": {
+            "error": row.error,
+            "tolerance": row.tolerance,
+            "equal": row.output_equal,
+            "same_next_token": row.agreement[0] if row.agreement else None,
+            "steps": row.agreement[1] if row.agreement else None,
+        },
+        "seconds_per_token": {"cached": row.cached_seconds, "uncached": row.uncached_seconds},
+        "speedup": row.speedup,
+        "notes": list(row.notes),
+    }
+
+
+def _failures(row: Row) -> list[str]:
+    found = []
+    if not row.bytes_equal:
+        found.append(f"the tensors hold {row.bytes:,} B where kvcalc says {row.figure.bytes:,} B")
+    if row.output_equal is False:
+        found.append(f"the cached output differs by {row.error:.2e}, more than {row.tolerance:.0e}")
+    return found
