@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 from kvcalc.budgets.file import BYTE_LIMITS, MEMORY_LIMITS, Budget
 from kvcalc.engines import get_engine
 from kvcalc.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_OVER_BUDGET, EXIT_USAGE, KvcalcError, UsageError
+from kvcalc.fit import MOST, REMEDY_FORMATS, largest_context, last_that
+from kvcalc.memory_budget import memory_budget
 from kvcalc.sources import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kvcalc.architecture import Architecture
-    from kvcalc.plan import Plan
+    from kvcalc.plan import Capacity, Plan
     from kvcalc.workload import Workload
 
-#: Formats tried as remedies, the widest first; those that an engine or a model refuses drop out.
-_SMALLER_FORMATS = ("fp8", "q8_0", "int8_per_token_head", "q5_1", "nvfp4", "int4_per_token_head", "q4_0")
 _DEVICES = (2, 4, 8, 16)
 MOST_REMEDIES = 4
 
@@ -187,22 +187,28 @@ class _Case:
 
     def capacities(self, workload: Workload) -> dict[str, Callable[[], int]]:
         """The figures behind `min_context`, `min_sequences` and `min_tokens`, each computed when it is asked for."""
-        from kvcalc.fit import fit
-
-        request = replace(self.budget.request, workload=workload)
-        answer = fit(request, **self.budget.memory)
+        fitting = self.engine.fitting(self.architecture, workload, self.memory(workload))
+        context = self.engine.context_of(self.architecture, workload)
         return {
-            "min_context": lambda: answer.max_context or 0,
-            "min_sequences": lambda: answer.max_sequences or 0,
-            "min_tokens": lambda: self._tokens(answer.capacity.tokens),
+            "min_context": lambda: largest_context(self.architecture, workload, fitting, beyond=False) or 0,
+            "min_sequences": lambda: last_that(lambda count: fitting.admits(context, count), MOST) or 0,
+            "min_tokens": lambda: self.tokens(fitting.capacity(context)),
         }
 
-    def _tokens(self, tokens: int | None) -> int:
-        if tokens is None:
+    def memory(self, workload: Workload) -> int:
+        """Bytes for the cache on one device: given, or what the card leaves."""
+        if workload.kv_memory is not None:
+            return workload.kv_memory
+        request = replace(self.budget.request, workload=workload)
+        return memory_budget(self.architecture, request, **self.budget.memory).kv_likely
+
+    def tokens(self, capacity: Capacity | None) -> int:
+        """The engine's own capacity in tokens. Raises UsageError where it has no such notion."""
+        if capacity is None or capacity.tokens is None:
             raise UsageError(
                 f"{self.engine.name} has no notion of a capacity in tokens, which min_tokens limits", "use min_context instead"
             )
-        return tokens
+        return capacity.tokens
 
     def holds(self, workload: Workload) -> bool:
         """Every limit is met under `workload`; what the engine refuses holds nothing."""
@@ -215,13 +221,13 @@ class _Case:
         """The nearest changes that meet every limit: a shorter context, fewer sequences, a smaller format, more devices."""
         workload = self.budget.request.workload
         found: list[Remedy] = []
-        context = _largest(lambda value: self.holds(replace(workload, context=value)), plan.context - 1)
+        context = last_that(lambda value: self.holds(replace(workload, context=value)), plan.context)
         if context:
             found.append(Remedy({"context": context}, f"context ≤ {context:,}"))
-        sequences = _largest(lambda value: self.holds(replace(workload, sequences=value)), workload.sequences - 1)
+        sequences = last_that(lambda value: self.holds(replace(workload, sequences=value)), workload.sequences)
         if sequences:
             found.append(Remedy({"sequences": sequences}, f"sequences ≤ {sequences:,}"))
-        for name in _SMALLER_FORMATS:
+        for name in REMEDY_FORMATS:
             if name != plan.kv_dtype and self.holds(replace(workload, kv_dtype=name)):
                 found.append(Remedy({"kv_dtype": name}, f"kv-dtype {name}"))
                 break
@@ -230,15 +236,3 @@ class _Case:
                 found.append(Remedy({"tensor_parallel": ranks}, f"tensor parallel {ranks}"))
                 break
         return tuple(found[:MOST_REMEDIES])
-
-
-def _largest(holds: Callable[[int], bool], most: int) -> int:
-    """The largest value up to `most` for which `holds`, which is monotone; 0 if there is none."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if holds(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, str] = {
     "estimate": "kvcalc.cli.estimate",
     "compare": "kvcalc.cli.compare",
+    "check": "kvcalc.cli.check",
+    "init": "kvcalc.cli.init",
     "models": "kvcalc.cli.models",
     "explain": "kvcalc.cli.explain",
     "batch": "kvcalc.cli.batch",

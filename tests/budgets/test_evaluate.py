@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from kvcalc.budgets.evaluate import evaluate
 from kvcalc.budgets.file import read_budgets
@@ -32,7 +31,7 @@ PER_TOKEN = 131_072
 def repository(folder: Path, *budgets: dict[str, Any], **config: Any) -> Path:
     (folder / "config.json").write_text(json.dumps(CONFIG | config))
     path = folder / "kvcalc.yaml"
-    path.write_text(yaml.safe_dump({"budgets": [{"name": f"b{n}", "model": "./config.json"} | budget for n, budget in enumerate(budgets)]}))
+    path.write_text(json.dumps({"budgets": [{"name": f"b{n}", "model": "./config.json"} | budget for n, budget in enumerate(budgets)]}))
     return path
 
 
@@ -132,3 +131,19 @@ def test_only_some_budgets(tmp_path: Path) -> None:
     assert read_budgets(path)[0].name == "b0"
     with pytest.raises(Exception, match="no budget is named"):
         check(path, only=["b2"])
+
+
+def test_limits_on_a_memory(tmp_path: Path) -> None:
+    memory = {"kv_memory": 40 * 1000 * PER_TOKEN, "context": 4000}
+    found = gate(tmp_path, memory | {"limits": {"min_sequences": 10, "min_context": 4000}}, memory | {"limits": {"min_sequences": 11}})
+    assert [verdict.status for verdict in found.verdicts] == ["pass", "over"]
+    check_of = found.verdicts[1].checks[0]
+    assert (check_of.allowed, check_of.actual, check_of.over, check_of.unit) == (11, 10, 1, "sequences")
+    assert found.verdicts[1].remedies[0].change == {"context": 40_000 // 11}
+
+
+def test_a_gpu_needs_weights_that_are_known(tmp_path: Path) -> None:
+    card = {"gpu": "h100-80gb", "context": 4000, "limits": {"min_sequences": 10}}
+    found = gate(tmp_path, card, card | {"weights": "16GiB"})
+    assert [verdict.status for verdict in found.verdicts] == ["error", "pass"]
+    assert found.exit_code == 2

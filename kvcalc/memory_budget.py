@@ -1,0 +1,244 @@
+"""From a card to bytes for the cache, figure by figure, each marked exact, given or estimated.
+
+    vLLM               memory x gpu_memory_utilization (0.92, of the TOTAL)        - weights - overhead
+    SGLang             memory x mem_fraction_static (by card, of what is FREE)     - weights - overhead
+    TensorRT-LLM       (memory - weights - overhead) x 0.9, of what is free AFTER the weights
+    llama.cpp, Ollama, transformers, ideal        memory - weights - overhead
+
+What an engine keeps for activations, graphs and buffers is found by running it, not by arithmetic: the overhead is an estimate with
+a low, a likely and a high figure, and so is the result. `--overhead`, `--weights` and `--kv-memory` replace estimates by facts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.engines import get_engine
+from kvcalc.errors import UsageError, nearest
+from kvcalc.hardware import Gpu, get_gpu
+from kvcalc.units import GIB, MIB, clean
+
+if TYPE_CHECKING:
+    from kvcalc.architecture import Architecture
+    from kvcalc.request import Request
+    from kvcalc.workload import Workload
+
+#: Bytes a parameter, by what people call a checkpoint's type. The k-quants are the averages that llama.cpp prints for Llama models.
+WEIGHT_FORMATS: dict[str, Fraction] = {
+    "fp32": Fraction(4),
+    "bf16": Fraction(2),
+    "fp16": Fraction(2),
+    "fp8": Fraction(1),
+    "int8": Fraction(1),
+    "int4": Fraction(1, 2) + Fraction(2, 128),
+    "nvfp4": Fraction(9, 16),
+    "mxfp4": Fraction(17, 32),
+    "q8_0": Fraction(34, 32),
+    "q6_k": Fraction(210, 256),
+    "q5_k_m": Fraction(569, 800),
+    "q5_0": Fraction(22, 32),
+    "q4_k_m": Fraction(485, 800),
+    "q4_0": Fraction(18, 32),
+    "q3_k_m": Fraction(391, 800),
+}
+_WEIGHT_ALIASES = {
+    "float32": "fp32",
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "float8_e4m3fn": "fp8",
+    "q4": "q4_k_m",
+    "q5": "q5_k_m",
+    "q6": "q6_k",
+    "q8": "q8_0",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What an engine leaves for weights and cache.
+
+    setting     the engine's own setting for it; "" = it has none
+    default     its default; None = by card (SGLang)
+    overhead    bytes a device for activations, graphs, buffers and the context of the driver: low, likely, high
+    free        the fraction is of what is free after weights and overhead, not of the whole card
+    """
+
+    setting: str
+    default: Fraction | None
+    overhead: tuple[int, int, int]
+    source: str
+    free: bool = False
+
+
+_GGML_OVERHEAD = "llama.cpp compute buffers and its 1,024 MiB margin"
+
+
+_SHARES: dict[str, Share] = {
+    "vllm": Share(
+        "gpu_memory_utilization",
+        Fraction(92, 100),
+        (GIB, 5 * GIB // 2, 6 * GIB),
+        "vLLM 0.33 worker/utils.py; overhead as start-up logs report it",
+    ),
+    "sglang": Share(
+        "mem_fraction_static",
+        None,
+        (GIB // 4, GIB // 2, 2 * GIB),
+        "SGLang 0.5.23 memory_hook.py; activations lie in the part that is left free",
+    ),
+    "tensorrt-llm": Share(
+        "free_gpu_memory_fraction",
+        Fraction(9, 10),
+        (GIB, 3 * GIB, 8 * GIB),
+        "TensorRT-LLM llm_args.py; overhead measured by its dry run",
+        free=True,
+    ),
+    "llama.cpp": Share("", Fraction(1), (GIB // 2, 3 * GIB // 2, 3 * GIB), _GGML_OVERHEAD),
+    "ollama": Share("", Fraction(1), (GIB // 2, 3 * GIB // 2, 3 * GIB), _GGML_OVERHEAD),
+    "transformers": Share("", Fraction(1), (GIB // 2, GIB, 4 * GIB), "driver context and the activations of one step"),
+    "ideal": Share("", Fraction(1), (0, 0, 0), "no engine, no overhead"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBudget:
+    """One device's memory, divided.
+
+    kv_low, kv_likely, kv_high     bytes for the cache under the high, likely and low overhead; never below 0
+    sure                           how each figure is known: exact, given or estimated, with where it comes from
+    """
+
+    gpu: Gpu
+    memory: int
+    utilization: Fraction
+    weights: int
+    overhead: int
+    kv_low: int
+    kv_likely: int
+    kv_high: int
+    sure: dict[str, str]
+
+    def origin(self) -> dict[str, Any]:
+        """The `budget.from` object of `kvcalc.fit/1`."""
+        return {
+            "gpu": self.gpu.id,
+            "memory": self.memory,
+            "utilization": float(self.utilization),
+            "weights": self.weights,
+            "overhead": self.overhead,
+            "kv_low": self.kv_low,
+            "kv_likely": self.kv_likely,
+            "kv_high": self.kv_high,
+            "sure": dict(self.sure),
+        }
+
+
+def memory_budget(
+    architecture: Architecture,
+    request: Request,
+    *,
+    weights: int | None = None,
+    weight_dtype: str | None = None,
+    overhead: int | None = None,
+    utilization: float | None = None,
+    memory: int | None = None,
+) -> MemoryBudget:
+    """The budget of one device of the request's GPU. `weights` are all devices together. Raises UsageError for what is unknown."""
+    workload = request.workload
+    if workload.gpu is None and memory is None:
+        raise UsageError("fit: no accelerator and no memory are named", "give --gpu NAME, --memory SIZE, or --kv-memory SIZE")
+    gpu = get_gpu(workload.gpu) if workload.gpu is not None else Gpu("memory", "memory given", "any", memory or 0, 0, None, "given", "")
+    share = _SHARES[request.engine]
+    total = gpu.memory if memory is None else memory
+    sure = {"memory": "given" if memory is not None else f"exact: {gpu.source}"}
+    fraction = _utilization(share, request, gpu, utilization, sure)
+    held = weights_per_device(architecture, workload, weights, weight_dtype, sure)
+    low, likely, high = share.overhead if overhead is None else (overhead, overhead, overhead)
+    sure["overhead"] = (
+        f"estimated: {share.source}"
+        if overhead is None and request.engine != "ideal"
+        else "given"
+        if overhead is not None
+        else "exact: none"
+    )
+
+    def left(spent: int) -> int:
+        room = (total - held - spent) * fraction if share.free else math.ceil(total * fraction) - held - spent
+        return max(0, math.floor(room))
+
+    return MemoryBudget(gpu, total, fraction, held, likely, left(high), left(likely), left(low), sure)
+
+
+def _utilization(share: Share, request: Request, gpu: Gpu, given: float | None, sure: dict[str, str]) -> Fraction:
+    if given is None and share.setting:
+        given = get_engine(request.engine).read_args(request.workload.engine_args).get(share.setting)
+        if share.setting not in {str(key).replace("-", "_") for key in request.workload.engine_args}:
+            given = None
+    if given is not None:
+        if not 0 < given <= 1:
+            raise UsageError(f"utilization {given:g} is not a fraction of the memory", "write it like 0.9")
+        sure["utilization"] = "given"
+        return Fraction(str(given))
+    if share.default is not None:
+        sure["utilization"] = "exact: the engine's default" if share.setting else "exact: the engine takes what is left"
+        return share.default
+    sure["utilization"] = "estimated: SGLang's default for this card, from its own formula"
+    return sglang_fraction(gpu.memory, request.workload)
+
+
+def sglang_fraction(memory: int, workload: Workload) -> Fraction:
+    """SGLang's `mem_fraction_static` for a card, three decimals (memory_hook.py): room for chunks, graphs and ranks is left out."""
+    gib = memory / GIB
+    chunk, batch = next(
+        (chunk, batch)
+        for limit, chunk, batch in (
+            (20, 2048, 8),
+            (35, 4096, 48),
+            (60, 4096, 32),
+            (90, 8192, 256),
+            (160, 8192, 256),
+            (math.inf, 16384, 512),
+        )
+        if gib < limit
+    )
+    reserved = 512 + Fraction(3, 2) * max(chunk, 2048) + Fraction(workload.devices * 1024, 8) + 2 * batch
+    if gib > 60:
+        reserved = max(reserved, Fraction(10 * 1024))
+    card = Fraction(memory, MIB)
+    return Fraction(round((card - reserved) / card * 1000), 1000)
+
+
+def weights_per_device(
+    architecture: Architecture, workload: Workload, given: int | None, weight_dtype: str | None, sure: dict[str, str]
+) -> int:
+    """Bytes of the weights on one device: given, measured from the checkpoint's files, else parameters x type; divided evenly."""
+    measured = architecture.traits.get("weights_bytes")
+    if given is not None:
+        total, sure["weights"] = given, "given"
+    elif isinstance(measured, int) and weight_dtype is None:
+        total, sure["weights"] = measured, "exact: the checkpoint's own tensor table"
+    elif architecture.parameters is None:
+        raise UsageError(
+            f"the parameters of {clean(architecture.id)} are not known, so neither is the size of its weights", "give --weights SIZE"
+        )
+    else:
+        name = weight_format(weight_dtype or architecture.dtype or "bf16")
+        total = math.ceil(architecture.parameters * WEIGHT_FORMATS[name])
+        sure["weights"] = f"estimated: {architecture.parameters:,} parameters in {name}"
+    if workload.devices > 1:
+        sure["weights"] += f"; divided evenly over {workload.devices} devices"
+    return -(-total // workload.devices)
+
+
+def weight_format(name: str) -> str:
+    """The name in WEIGHT_FORMATS. Raises UsageError naming the nearest ones."""
+    key = name.strip().lower()
+    found = _WEIGHT_ALIASES.get(key, key)
+    if found not in WEIGHT_FORMATS:
+        raise UsageError(
+            f"--weight-dtype: unknown type '{clean(name, 40)}'", nearest(key, WEIGHT_FORMATS) or "one of " + ", ".join(WEIGHT_FORMATS)
+        )
+    return found

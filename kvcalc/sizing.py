@@ -1,0 +1,159 @@
+"""`fit --gpu`: what fits on these cards, how many of them are enough, and which cards would do.
+
+The cache's figures are the engine's own (`fit`); what is left for them on a card is memory_budget.py's, with its estimates marked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.engines import get_engine
+from kvcalc.errors import KvcalcError, UsageError
+from kvcalc.fit import Budget, Fit, fit, largest_context, last_that
+from kvcalc.hardware import gpus
+from kvcalc.memory_budget import MemoryBudget, memory_budget
+from kvcalc.sources import load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kvcalc.architecture import Architecture
+    from kvcalc.request import Request
+
+#: Tensor parallel sizes that are tried; engines and heads refuse those that do not divide.
+SIZES = (1, 2, 4, 8, 16, 32)
+#: Config fields that say that only some of the weights are read in a step.
+_EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeBound:
+    """Tokens per second that decoding cannot exceed, from the memory's bandwidth alone: a bound, not a forecast.
+
+    tokens_per_second <= sequences x bandwidth / (weights + cache), each the part of one device
+    """
+
+    tokens_per_second: float
+    bytes_per_step: int
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `decode_bound` object of `kvcalc.fit/1`."""
+        return {"tokens_per_second": round(self.tokens_per_second, 1), "bytes_per_step": self.bytes_per_step, "text": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """A fit on a card: the answer under the likely overhead, the range under the others, and the bound."""
+
+    fit: Fit
+    memory: MemoryBudget
+    context_range: tuple[int | None, int | None]
+    sequences_range: tuple[int | None, int | None]
+    bound: DecodeBound | None
+    smallest: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document `kvcalc.fit/1`, with what a card adds."""
+        return self.fit.to_dict() | {
+            "max_context_range": list(self.context_range),
+            "max_sequences_range": list(self.sequences_range),
+            "decode_bound": self.bound.to_dict() if self.bound else None,
+            "smallest_devices": self.smallest,
+        }
+
+
+def size(request: Request, *, beyond: bool = False, **shares: Any) -> Sized:
+    """What fits on the request's GPU; `shares` are those of memory_budget (weights, weight_dtype, overhead, utilization, memory)."""
+    architecture = load(request.model)
+    memory = memory_budget(architecture, request, **shares)
+    found = fit(replace(request, model=architecture), budget=Budget(memory.kv_likely, memory.origin()), beyond=beyond)
+    low, high = (_limits(architecture, request, found.plan.context, kv, beyond=beyond) for kv in (memory.kv_low, memory.kv_high))
+    return Sized(
+        found,
+        memory,
+        (low[0], high[0]),
+        (low[1], high[1]),
+        decode_bound(architecture, found, memory),
+        smallest(architecture, request, shares),
+    )
+
+
+def _limits(architecture: Architecture, request: Request, context: int, kv_memory: int, *, beyond: bool) -> tuple[int | None, int | None]:
+    """Largest context and most sequences in `kv_memory` bytes a device."""
+    fitting = get_engine(request.engine).fitting(architecture, request.workload, kv_memory)
+    longest = largest_context(architecture, request.workload, fitting, beyond=beyond)
+    return longest, last_that(lambda count: fitting.admits(context, count), 2**40)
+
+
+def decode_bound(architecture: Architecture, found: Fit, memory: MemoryBudget) -> DecodeBound | None:
+    """The bound at the asked context and sequences; None for a card whose bandwidth is not known."""
+    if not memory.gpu.bandwidth:
+        return None
+    experts = any(architecture.traits.get(name) for name in _EXPERTS)
+    read = found.plan.per_device + (0 if experts else memory.weights)
+    if not read:
+        return None
+    text = "bound: bandwidth / cache read a step; the experts that a step reads are not known, so weights are left out"
+    if not experts:
+        text = "bound: bandwidth / (weights + cache) read a step"
+    return DecodeBound(found.workload.sequences * memory.gpu.bandwidth / read, read, text)
+
+
+def smallest(architecture: Architecture, request: Request, shares: Mapping[str, Any]) -> int | None:
+    """The smallest number of the request's GPUs, as one tensor parallel group, that holds the question; None if 32 do not."""
+    for ranks in SIZES:
+        asked = replace(request, workload=replace(request.workload, tensor_parallel=ranks, pipeline_parallel=1))
+        if _holds(architecture, asked, shares):
+            return ranks
+    return None
+
+
+def _holds(architecture: Architecture, request: Request, shares: Mapping[str, Any]) -> bool:
+    engine = get_engine(request.engine)
+    try:
+        memory = memory_budget(architecture, request, **shares)
+        context = engine.context_of(architecture, request.workload)
+        return engine.fitting(architecture, request.workload, memory.kv_likely).admits(context, request.workload.sequences)
+    except UsageError:
+        raise
+    except KvcalcError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One accelerator, and how many of it are enough."""
+
+    gpu: str
+    name: str
+    devices: int
+    memory: int
+    kv_bytes_per_device: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """One entry of `gpus` in `kvcalc.sizing/1`."""
+        return {
+            "gpu": self.gpu,
+            "name": self.name,
+            "devices": self.devices,
+            "memory": self.memory,
+            "kv_bytes_per_device": self.kv_bytes_per_device,
+        }
+
+
+def rank(request: Request, **shares: Any) -> list[Ranked]:
+    """Every accelerator of the catalogue that holds the question, the least memory in all first."""
+    architecture = load(request.model)
+    found = list(_ranked(architecture, request, shares))
+    return sorted(found, key=lambda row: (row.devices * row.memory, row.devices, row.gpu))
+
+
+def _ranked(architecture: Architecture, request: Request, shares: Mapping[str, Any]) -> Iterator[Ranked]:
+    for gpu in gpus().values():
+        asked = replace(request, workload=replace(request.workload, gpu=gpu.id))
+        devices = smallest(architecture, asked, shares)
+        if devices is not None:
+            alone = replace(asked, workload=replace(asked.workload, tensor_parallel=devices, pipeline_parallel=1))
+            yield Ranked(gpu.id, gpu.name, devices, gpu.memory, memory_budget(architecture, alone, **shares).kv_likely)

@@ -1,0 +1,109 @@
+"""A card's memory divided, with the arithmetic written out, and what fits in what is left."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from kvcalc.errors import UsageError
+from kvcalc.fit import Budget, fit
+from kvcalc.hardware import get_gpu
+from kvcalc.memory_budget import MemoryBudget, memory_budget, sglang_fraction
+from kvcalc.request import parse_request
+from kvcalc.sizing import rank, size
+from kvcalc.sources import load
+from kvcalc.units import GIB
+from kvcalc.workload import Workload
+
+PARAMETERS = 8_030_261_248
+
+
+def divided(engine: str, gpu: str = "h100-80gb", **shares: Any) -> MemoryBudget:
+    question = {key: shares.pop(key) for key in ("tensor_parallel", "engine_args") if key in shares}
+    request = parse_request({"model": "llama-3.1-8b", "engine": engine, "gpu": gpu, "context": 8192, **question})
+    return memory_budget(load("llama-3.1-8b"), request, **shares)
+
+
+def test_vllm_takes_a_share_of_the_whole_card() -> None:
+    found = divided("vllm", overhead=2 * GIB)
+    memory = get_gpu("h100-80gb").memory
+    assert found.weights == 2 * PARAMETERS
+    assert found.kv_likely == math.ceil(memory * Fraction(92, 100)) - 2 * PARAMETERS - 2 * GIB
+    assert found.kv_low == found.kv_likely == found.kv_high
+    assert found.sure["weights"] == "estimated: 8,030,261,248 parameters in bf16"
+    lower = divided("vllm", overhead=2 * GIB, engine_args={"gpu_memory_utilization": 0.5})
+    assert lower.kv_likely == math.ceil(memory / 2) - 2 * PARAMETERS - 2 * GIB
+
+
+def test_tensorrt_llm_takes_a_share_of_what_is_free() -> None:
+    found = divided("tensorrt-llm", overhead=GIB, weights=16 * GIB)
+    assert found.kv_likely == (get_gpu("h100-80gb").memory - 17 * GIB) * 9 // 10
+
+
+def test_sglang_leaves_room_by_card() -> None:
+    memory = get_gpu("h100-80gb").memory
+    reserved = 512 + 8192 * 3 // 2 + 1024 // 8 + 2 * 256  # MiB; more than the 10 GiB that it keeps at least
+    assert sglang_fraction(memory, Workload()) == Fraction(round((1 - Fraction(reserved * 1024**2, memory)) * 1000), 1000)
+
+
+def test_weights_divide_and_formats_are_known() -> None:
+    assert divided("vllm", tensor_parallel=4).weights == PARAMETERS // 2
+    assert divided("llama.cpp", "rtx4090-24gb", weight_dtype="q8_0").weights == math.ceil(PARAMETERS * Fraction(34, 32))
+    assert divided("vllm", weights=16 * GIB).sure["weights"] == "given"
+    with pytest.raises(UsageError, match="unknown type 'q9'"):
+        divided("vllm", weight_dtype="q9")
+
+
+def test_what_is_not_known_is_refused() -> None:
+    with pytest.raises(UsageError, match="no accelerator"):
+        memory_budget(load("llama-3.1-8b"), parse_request({"model": "llama-3.1-8b"}))
+    with pytest.raises(UsageError, match="not a fraction"):
+        divided("vllm", utilization=1.5)
+    nameless = load("llama-3.1-8b").model_copy(update={"parameters": None})
+    with pytest.raises(UsageError, match="parameters of llama-3.1-8b are not known"):
+        memory_budget(nameless, parse_request({"model": "llama-3.1-8b", "gpu": "h100-80gb"}))
+
+
+def test_the_exact_part_equals_kv_memory_with_the_same_bytes() -> None:
+    request = parse_request({"model": "llama-3.1-8b", "engine": "vllm", "gpu": "h100-80gb", "context": 8192})
+    found = size(request)
+    same = fit(request, budget=Budget(found.memory.kv_likely))
+    assert found.fit.capacity == same.capacity
+    assert (found.fit.max_context, found.fit.max_sequences) == (same.max_context, same.max_sequences)
+    low, high = found.sequences_range
+    assert low is not None
+    assert high is not None
+    assert same.max_sequences is not None
+    assert low <= same.max_sequences <= high
+    assert found.smallest == 1
+
+
+def test_weights_that_do_not_fit_leave_nothing() -> None:
+    request = parse_request({"model": "llama-3.1-70b", "engine": "ideal", "gpu": "rtx4090-24gb", "context": 1024})
+    found = size(request)
+    assert found.memory.kv_high == 0
+    assert not found.fit.fits
+    assert found.fit.max_context is None
+    assert found.smallest == 8  # 141 GB of weights over 8 x 24 GiB
+
+
+def test_the_decode_bound_reads_weights_and_cache_once_a_step() -> None:
+    request = parse_request({"model": "llama-3.1-8b", "gpu": "h100-80gb", "context": 8192, "sequences": 4})
+    found = size(request)
+    assert found.bound is not None
+    read = 2 * PARAMETERS + 4 * 8192 * 131_072
+    assert found.bound.bytes_per_step == read
+    assert found.bound.tokens_per_second == pytest.approx(4 * get_gpu("h100-80gb").bandwidth / read)
+    experts = size(parse_request({"model": "qwen3-30b-a3b", "gpu": "h100-80gb", "context": 8192}))
+    assert experts.bound is not None
+    assert "weights are left out" in experts.bound.text
+
+
+def test_cards_are_ranked_by_memory_in_all() -> None:
+    rows = rank(parse_request({"model": "llama-3.1-8b", "engine": "vllm", "context": 8192, "sequences": 4}))
+    sizes = [row.devices * row.memory for row in rows]
+    assert sizes == sorted(sizes)
+    assert rows[0].devices == 1
