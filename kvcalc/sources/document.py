@@ -20,6 +20,7 @@ from kvcalc.formats import get_format
 from kvcalc.sources.yaml_reader import DEEPEST, Document, Path, Problem
 from kvcalc.states import KINDS, State
 from kvcalc.states.attention import Nothing
+from kvcalc.states.base import CACHE, MODEL
 from kvcalc.units import LARGEST, clean
 
 if TYPE_CHECKING:
@@ -27,16 +28,13 @@ if TYPE_CHECKING:
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
-#: Fields whose value is the name of a storage format, of the model and of any state.
-_FORMAT_FIELDS = ("dtype", "state_dtype", "conv_dtype", "format")
-
 
 def read_document(document: Document) -> Architecture:
     """The architecture of a document. Raises InvalidConfigError with the first problem and the number of the others."""
     architecture, problems = check(document)
     if architecture is None or problems:
         others = len(problems) - 1
-        hint = f"and {others} more; `kvcalc models validate` lists all" if others else "`kvcalc models show` prints a file that is right"
+        hint = f"and {others} more; `kvcalc models validate` lists all" if others else "`kvcalc models show gpt2` prints one that is right"
         raise InvalidConfigError(str(problems[0]), hint)
     return architecture
 
@@ -181,10 +179,9 @@ def _formats(architecture: Architecture) -> Iterator[tuple[Path, str]]:
     for layout_name, layout in (("layers", architecture.layers), ("draft", architecture.draft)):
         for key, states in layout.states.items() if layout else ():
             for state in states:
-                for name in _FORMAT_FIELDS:
-                    value = getattr(state, name, None)
-                    if value is not None:
-                        yield (layout_name, "states", key), value
+                for buffer in state.buffers():
+                    if buffer.dtype not in (CACHE, MODEL):
+                        yield (layout_name, "states", key), buffer.dtype
 
 
 #: Pydantic's error types, in our words; the argument is the error's own context.
