@@ -20,7 +20,7 @@ from kvcalc.engines.base import Engine, Setting, context_messages, default_forma
 from kvcalc.engines.transformers.caches import CACHES, Ask
 from kvcalc.engines.transformers.quantized import DEFAULTS
 from kvcalc.engines.transformers.quirks import FOREIGN, QUIRKS, RULE
-from kvcalc.engines.transformers.tensors import CacheTensor, Layer
+from kvcalc.engines.transformers.tensors import EVERY, INT64, CacheTensor, Layer
 from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
 from kvcalc.formats import get_format
 from kvcalc.plan import Plan
@@ -107,6 +107,8 @@ def cache_tensors(architecture: Architecture, notes: list[str], *, expanded: boo
     for name, layers in Counter(architecture.layers.order).items():
         for tensor in layer.tensors(architecture.layers.states[name]):
             found[tensor] = found.get(tensor, 0) + layers
+    if quirk.positions and any(tensor.name == "index" for tensor in found):
+        found[CacheTensor("index", "positions", 1, quirk.positions, EVERY, INT64)] = 1
     if quirk.modules:
         notes.append(f"{architecture.family} keeps its recurrent and convolution state in the modules, outside the cache: not counted")
     return found

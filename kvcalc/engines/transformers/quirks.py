@@ -19,7 +19,7 @@ class Quirk:
 
     recurrent, conv, index   the type of recurrent matrices, convolution columns and index keys
     extra_columns            convolution columns beyond the kernel - 1 that the mathematics needs
-    position_bytes           index positions kept beside each index key
+    positions                int64 numbers a token beside the index keys of the first layer that has them
     latent_is_kv             the latent is cached as K and again as V
     broadcast                keys and values are repeated to every query head before they are cached
     modules                  recurrent and convolution state sits in the modules, outside the cache
@@ -29,7 +29,7 @@ class Quirk:
     conv: str = MODEL
     index: str = MODEL
     extra_columns: int = 1
-    position_bytes: int = 0
+    positions: int = 0
     latent_is_kv: bool = False
     broadcast: bool = False
     modules: bool = False
@@ -37,16 +37,13 @@ class Quirk:
 
 RULE = Quirk()
 
-#: Three int64 positions (text, height, width) for each index key: Qwen4's `indexer_position_ids`.
-_THREE_POSITIONS = 3 * 8
-
 QUIRKS: dict[str, Quirk] = {
     "deepseek_v4": Quirk(latent_is_kv=True),
     "dots3_note_text": Quirk(index=FP32),
     "falcon": Quirk(broadcast=True),
     **dict.fromkeys(("inkling_text", "inkling2_text"), Quirk(conv=FP32)),
     "minimax": Quirk(recurrent=MODEL),
-    "qwen4_exp_text": Quirk(position_bytes=_THREE_POSITIONS),
+    "qwen4_exp_text": Quirk(positions=3),
     "recurrent_gemma": Quirk(modules=True),
     "zaya": Quirk(recurrent=MODEL, extra_columns=0),
 }

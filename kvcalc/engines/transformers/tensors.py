@@ -128,14 +128,14 @@ class Layer(NamedTuple):
         return [tensor for buffer in state.buffers() for tensor in self._buffer(state, buffer)]
 
     def _buffer(self, state: State, buffer: Buffer) -> Iterator[CacheTensor]:
-        rows = _rows(buffer.extent)
+        # The file's word counts here, also for a window that the released model never reaches (`nominal`).
+        window = getattr(state, "window", None)
+        rows = Rows("window", window) if window else _rows(buffer.extent)
         if buffer.role in ("key", "value"):
             heads = getattr(state, "query_heads", None) if self.quirk.broadcast else None
             yield CacheTensor(state.kind, buffer.name, heads or buffer.vectors, buffer.width, rows)
         elif buffer.role == "index":
             yield CacheTensor(state.kind, buffer.name, buffer.vectors, buffer.width, EVERY, self.quirk.index)
-            if self.quirk.position_bytes:
-                yield CacheTensor(state.kind, "positions", 1, self.quirk.position_bytes // 8, EVERY, INT64)
         elif state.kind == "fixed":
             yield CacheTensor(state.kind, buffer.name, buffer.vectors, buffer.width, rows, MODEL if buffer.dtype == CACHE else buffer.dtype)
         elif buffer.role == "conv":
