@@ -19,13 +19,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc.engines import get_engine
-from kvcalc.errors import KvcalcError, UsageError, nearest
+from kvcalc.errors import InvalidConfigError, KvcalcError, UsageError, nearest
 from kvcalc.estimate import engine_dict, model_dict, workload_dict
 from kvcalc.sources import load
-from kvcalc.units import clean, parse_tokens
+from kvcalc.sources.files import decode, read_bytes, read_json
+from kvcalc.units import LARGEST, MIB, clean, parse_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from kvcalc.architecture import Architecture
     from kvcalc.plan import Plan
@@ -36,6 +38,9 @@ MOST_TURNS = 10_000
 
 _POLICIES = ("full", "window:W", "sinks:K+window:W", "keep:K+window:W", "summary:N")
 _PART = re.compile(r"(window|sinks|keep|summary):([0-9][0-9_,.]*[kKmM]?)", re.ASCII)
+#: A transcript of ten thousand turns is under 1 MiB.
+LARGEST_TRANSCRIPT = 4 * MIB
+_SPEAKERS = ("user", "reply")
 #: The author of a summary's tokens: no turn of the history wrote them.
 _SUMMARY = -1
 _SYSTEM = 0
@@ -188,6 +193,33 @@ class Chat:
             "notes": list(self.notes),
             "warnings": list(self.plan.warnings),
         }
+
+
+def read_turns(path: Path) -> tuple[tuple[int, int], ...]:
+    """(user, reply) tokens of every turn of a JSON Lines file: `{"user": 200, "reply": 500}` a line. Raises InvalidConfigError."""
+    name = clean(path.name)
+    found: list[tuple[int, int]] = []
+    for number, line in enumerate(decode(read_bytes(path, LARGEST_TRANSCRIPT), name).splitlines(), start=1):
+        if not line.strip():
+            continue
+        place = f"{name}:{number}"
+        row = read_json(line, place)
+        unknown = next((key for key in row if key not in _SPEAKERS), None)
+        if unknown is not None:
+            raise InvalidConfigError(
+                f"{place}: unknown key '{clean(unknown, 40)}'", nearest(unknown, _SPEAKERS) or "a turn has user and reply"
+            )
+        user, reply = (_turn_tokens(row.get(key), key, place) for key in _SPEAKERS)
+        found.append((user, reply))
+    if not found:
+        raise InvalidConfigError(f"{name} holds no turns", 'write one a line: {"user": 200, "reply": 500}')
+    return tuple(found)
+
+
+def _turn_tokens(value: Any, key: str, place: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
+        raise InvalidConfigError(f"{place}: '{key}' is {clean(repr(value), 40)}, and a turn needs a number of tokens")
+    return value
 
 
 def chat(request: Request, conversation: Conversation) -> Chat:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcalc.chat import Chat, Conversation, Span, Turn, chat, common_prefix, parse_policy
-from kvcalc.errors import UsageError
+from kvcalc.chat import Chat, Conversation, Span, Turn, chat, common_prefix, parse_policy, read_turns
+from kvcalc.errors import InvalidConfigError, UsageError
 from kvcalc.request import parse_request
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PER_TOKEN = 4 * 2 * (64 + 64) * 2
 MODEL = {
@@ -152,3 +155,19 @@ def test_properties(policy: str, system: int, turns: list[tuple[int, int]], bloc
         assert item.bytes == item.held * PER_TOKEN
         history += user + reply
     assert found.turns[-1].prompt <= history
+
+
+def test_real_turns_are_read_from_lines(tmp_path: Path) -> None:
+    path = tmp_path / "talk.jsonl"
+    path.write_text('{"user": 10, "reply": 20}\n\n{"user": 3, "reply": 4}\n')
+    assert read_turns(path) == ((10, 20), (3, 4))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"user": 1}', '{"user": 0, "reply": 1}', '{"user": 1, "reply": true}', '{"user": 1, "replay": 2}', "{"]
+)
+def test_lines_that_are_no_turns_are_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "talk.jsonl"
+    path.write_text(text)
+    with pytest.raises(InvalidConfigError, match=r"talk\.jsonl"):
+        read_turns(path)

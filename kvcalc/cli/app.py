@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, str] = {
     "estimate": "kvcalc.cli.estimate",
     "compare": "kvcalc.cli.compare",
+    "chat": "kvcalc.cli.chat",
     "check": "kvcalc.cli.check",
     "init": "kvcalc.cli.init",
     "models": "kvcalc.cli.models",
     "explain": "kvcalc.cli.explain",
     "batch": "kvcalc.cli.batch",
+    "lab": "kvcalc.cli.lab",
 }
 
 
