@@ -19,9 +19,7 @@ _LARGEST = 2**31
 class Config:
     """One (inner) config.json, with the class defaults of its model_type behind it."""
 
-    def __init__(
-        self, raw: Mapping[str, Any], model_type: str, defaults: Mapping[str, Any] | None = None, *, class_name: str = ""
-    ) -> None:
+    def __init__(self, raw: Mapping[str, Any], model_type: str, defaults: Mapping[str, Any] | None = None, *, class_name: str = "") -> None:
         self.raw = raw
         self.model_type = model_type
         self.class_name = class_name

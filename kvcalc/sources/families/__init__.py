@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from kvcalc.sources.families.layers import Layers, Reader
 
 #: Fields that change a cache, by what their names hold; an unknown model's own are named in the refusal.
-_BEARING = re.compile(r"layer|head|hidden_size|n_embd|d_model|window|chunk|rank|index|state|conv|mamba|ssm|linear|pattern|compress|kv|block")
+_BEARING = re.compile(
+    r"layer|head|hidden_size|n_embd|d_model|window|chunk|rank|index|state|conv|mamba|ssm|linear|pattern|compress|kv|block"
+)
 #: How many of them a refusal names.
 _NAMED = 24
 

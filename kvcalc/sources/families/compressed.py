@@ -30,7 +30,9 @@ def _window(config: Config) -> Latent:
     width, rope = config.integer("head_dim"), config.integer("qk_rope_head_dim", default=ROPE_DIM, least=0)
     if rope >= width:
         raise InvalidConfigError(f"config.json: 'qk_rope_head_dim' {rope} leaves nothing of 'head_dim' {width}")
-    return Latent(latent_dim=width - rope, rope_dim=rope, window=fields.read_window(config), query_heads=config.integer(*fields.QUERY_HEADS))
+    return Latent(
+        latent_dim=width - rope, rope_dim=rope, window=fields.read_window(config), query_heads=config.integer(*fields.QUERY_HEADS)
+    )
 
 
 def _compressed(window: Latent, ratio: int) -> Compressed:
@@ -49,10 +51,14 @@ def _ratios(config: Config, count: int) -> Sequence[int]:
         return [config.checked(item, "compress_ratios", least=0) for item in listed]
     types = config.sequence("layer_types", length=count)
     if types is not None:
-        rates = _TYPE_RATIOS | {str(key): config.checked(value, "compress_rates") for key, value in config.child("compress_rates").raw.items()}
+        rates = _TYPE_RATIOS | {
+            str(key): config.checked(value, "compress_rates") for key, value in config.child("compress_rates").raw.items()
+        }
         for item in types:
             if item not in rates:
-                raise InvalidConfigError(f"config.json: 'layer_types' holds {str(item)[:40]!r}, and a {config.model_type} model knows: " + ", ".join(rates))
+                raise InvalidConfigError(
+                    f"config.json: 'layer_types' holds {str(item)[:40]!r}, and a {config.model_type} model knows: " + ", ".join(rates)
+                )
         return [rates[item] for item in types]
     return [128 if i < 2 or i % 2 == 0 else INDEXED_RATIO for i in range(count)]
 
@@ -82,19 +88,19 @@ def v41(config: Config) -> Layers:
     count, window = layer_count(config), _window(config)
     ratios = _ratios(config, count)
     sources = {config.checked(item, "kv_source_layer_ids", least=0) for item in config.sequence("kv_source_layer_ids") or ()}
-    states: dict[str, tuple[State, ...]] = {}
+    states: dict[str, tuple[State, ...]] = {"window": (window,)}
     order: list[str] = []
     source: int | None = None
     for i, ratio in enumerate(ratios[:count]):
-        if not ratio:
-            name, kept = "window", (window,)
-        elif i in sources:
+        if ratio and i in sources:
             source = i
-            name, kept = f"source_{ratio}", (window, _compressed(window, ratio), _index(config, ratio))
-        elif source is None:
-            raise InvalidConfigError(f"config.json: layer {i} compresses, and 'kv_source_layer_ids' names no layer before it")
+            order.append(f"source_{ratio}")
+            states.setdefault(order[-1], (window, _compressed(window, ratio), _index(config, ratio)))
+        elif ratio:
+            if source is None:
+                raise InvalidConfigError(f"config.json: layer {i} compresses, and 'kv_source_layer_ids' names no layer before it")
+            order.append(f"reader_{source}")
+            states.setdefault(order[-1], (window, Shared(shares_with=source)))
         else:
-            name, kept = f"reader_{source}", (window, Shared(shares_with=source))
-        order.append(name)
-        states.setdefault(name, kept)
-    return named(order, {**states, "window": (window,)}, ["window"] * draft_count(config))
+            order.append("window")
+    return named(order, states, ["window"] * draft_count(config))

@@ -5,9 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcalc.sources.families import fields
-from kvcalc.sources.families.layers import CONV, FULL, HYBRID, HYBRID_SLIDING, LINEAR, SLIDING, Layers, bounded, by_type, layer_count, uniform
+from kvcalc.sources.families.layers import (
+    CONV,
+    FULL,
+    HYBRID,
+    HYBRID_SLIDING,
+    LINEAR,
+    SLIDING,
+    Layers,
+    bounded,
+    by_type,
+    layer_count,
+    uniform,
+)
 from kvcalc.sources.families.windows import BUILDERS
-from kvcalc.states import Fixed, RgLru, ShortConv, State
+from kvcalc.states import Fixed, RgLru, Rwkv, ShortConv, State
 
 if TYPE_CHECKING:
     from kvcalc.sources.config import Config
@@ -91,9 +103,7 @@ def _inkling_full(config: Config) -> States:
 
 
 def _inkling_window(config: Config) -> States:
-    heads = fields.read_heads(
-        config, query=("swa_num_attention_heads",), kv=("swa_num_key_value_heads",), dim=("swa_head_dim", "head_dim")
-    )
+    heads = fields.read_heads(config, query=("swa_num_attention_heads",), kv=("swa_num_key_value_heads",), dim=("swa_head_dim", "head_dim"))
     return (heads.sliding(fields.read_window(config, "sliding_window_size", "sliding_window")), *_inkling_convs(config, heads))
 
 
@@ -136,6 +146,15 @@ def rwkv4(config: Config) -> Layers:
         Fixed(name="wkv", elements=3 * attention, state_dtype="fp32"),
     )
     return uniform(config, states, "rwkv")
+
+
+def rwkv7(config: Config) -> Layers:
+    """RWKV-5, 6 and 7: a square matrix a head, and the last inputs of two token shifts."""
+    hidden = config.integer(*fields.HIDDEN)
+    attention = config.optional("attention_hidden_size", "dim_att", least=1) or hidden
+    width = config.integer("head_dim", "head_size", "head_size_a", default=64)
+    state = Rwkv(heads=config.checked(attention // width, "head_dim"), head_dim=width, hidden_dim=hidden, state_dtype=config.state_dtype())
+    return uniform(config, (state,), "rwkv")
 
 
 def xlstm(config: Config) -> Layers:

@@ -72,13 +72,13 @@ def pruned(config: Config) -> Layers:
         if not isinstance(attention, dict):
             raise InvalidConfigError("config.json: every entry of 'block_configs' needs an 'attention' mapping")
         if attention.get("no_op") or attention.get("replace_with_linear"):
-            name, kept = "pruned", (Nothing(),)
-        else:
-            group = config.checked(attention.get("n_heads_in_group"), "n_heads_in_group")
-            heads = Heads(query, config.checked(query // group, "n_heads_in_group"), width)
-            name, kept = f"full_{heads.kv}", (heads.full(),)
-        order.append(name)
-        states.setdefault(name, kept)
+            order.append("pruned")
+            states.setdefault("pruned", (Nothing(),))
+            continue
+        group = config.checked(attention.get("n_heads_in_group"), "n_heads_in_group")
+        heads = Heads(query, config.checked(query // group, "n_heads_in_group"), width)
+        order.append(f"full_{heads.kv}")
+        states.setdefault(order[-1], (heads.full(),))
     return Layers(order, states)
 
 

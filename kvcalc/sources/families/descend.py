@@ -1,6 +1,6 @@
 """From a config.json to the part of it that describes the language model.
 
-    {"model_type": "gemma3", "text_config": {…}}   →   the inner mapping, "gemma3_text"
+{"model_type": "gemma3", "text_config": {…}}   →   the inner mapping, "gemma3_text"
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kvcalc.sources.families.defaults import text_type
 from kvcalc.units import clean
 
 #: Where wrapped models keep their language model, in the order in which the names are tried.
-INNER = ("text_config", "language_config", "llm_config", "thinker_config", "decoder", "generator", "decoder_config")
+INNER = ("text_config", "language_config", "llm_config", "thinker_config", "decoder", "generator", "vlm_config")
 
 #: How often a language model may be wrapped.
 DEEPEST = 4

@@ -71,7 +71,7 @@ def read_heads(
 
 
 def derived_width(config: Config, query_heads: int) -> int:
-    """hidden // query heads. Raises InvalidConfigError where that leaves a rest, unless the class's own default leaves one (GLM-4.5)."""
+    """The width hidden // query heads. Raises InvalidConfigError where that leaves a rest, unless the class's own default leaves one (GLM-4.5)."""
     hidden = config.integer(*HIDDEN)
     if hidden % query_heads and not _rounds_down(config):
         raise InvalidConfigError(

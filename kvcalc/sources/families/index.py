@@ -8,16 +8,17 @@ from __future__ import annotations
 _READERS: dict[str, dict[str, str]] = {
     "dense": {
         "plain": """
-            apertus apertus1p5_text aquila arcee aria_text arctic baichuan bailing_moe bailing_moe_v2 bert bert-generation big_bird
+            apertus apertus1p5_text aquila arcee arctic aria_text baichuan bailing_moe bailing_moe_v2 bert bert-generation big_bird
             biogpt bitnet camembert chameleon codegen cohere cosmos3_edge_text cpmant ctrl data2vec-text deepseek deepseek_ocr2_text
             diffllama doge electra emu3_text_model ernie ernie4_5 ernie4_5_moe ernie4_5_vl_moe_text evolla exaone flex_olmo fuyu
             gemma git glm glm4 glm4_moe glm4v_moe_text glm4v_text glm_image_text glm_ocr_text gpt-sw3 gpt2 gpt_neo gpt_neox
             gpt_neox_japanese gptj granite granite4_vision_text granite_docling_text granitemoe granitemoeshared grok-1 helium
-            hunyuan_vl_text hy_v3 hyperclovax idefics internlm internlm2 internlm3 iquestcoder jais2 jetmoe kosmos_2_5_text_model
-            kosmos_2_text_model llama megatron-bert mimo minicpm minimax_m2 molmo2_text nanochat nemotron olmo olmo2 olmoe
-            openai-gpt opt orion paddleocr_vl_text persimmon phi phi3small phi4_multimodal pi0 qwen3_omni_moe_text qwen3_vl_moe_text
-            qwen3_vl_text reformer rembert roberta roberta-prelayernorm roc_bert roformer sarvam_moe seed_oss solar solar_open
-            stablelm telechat telechat2 telechat3 xglm xlm xlm-roberta xlm-roberta-xl xlnet xmod xverse yi
+            hunyuan_vl_text hy_v3 hyperclovax idefics internlm internlm2 internlm3 iquestcoder jais jais2 jetmoe k2_horizon
+            kosmos_2_5_text_model kosmos_2_text_model llama megatron-bert mimo minicpm minimax_m2 molmo2_text moondream3_text
+            nanochat nemotron olmo olmo2 olmoe openai-gpt opt orion paddleocr_vl_text param2moe persimmon phi phi3small
+            phi4_multimodal qwen qwen3_asr_text qwen3_omni_moe_text qwen3_vl_moe_text qwen3_vl_text reformer rembert roberta
+            roberta-prelayernorm roc_bert roformer sarvam_moe seed_oss solar solar_open stablelm stablelm_epoch step3_text telechat
+            telechat2 telechat3 teleflm xglm xllm xlm xlm-roberta xlm-roberta-xl xlnet xmod xverse yi
         """,
         "every_head": "bloom",
         "nested": "dbrx mpt",
@@ -38,7 +39,7 @@ _READERS: dict[str, dict[str, str]] = {
         "smollm3": "smollm3",
         "listed": "cohere_compass_text laguna mellum",
         "alternating": "gemma2 gpt_oss vaultgemma",
-        "fourth": "olmo3",
+        "fourth": "olmo3 spark2_5",
         "first_of_four": "cwm granite_swa granitemoe_swa",
         "fifth": "kolibri1",
         "backward": "muse_glimmer_text muse_spark_text",
@@ -52,7 +53,8 @@ _READERS: dict[str, dict[str, str]] = {
         "modernbert_decoder": "modernbert-decoder",
         "llama4": "llama4_text",
         "mimo": "mimo_v2 mimo_v2_flash",
-        "step3p5": "step3p5",
+        "step3p5": "step3p5 step5",
+        "iquest_q1": "iquest_q1",
         "plamo3": "plamo3",
     },
     "sharing": {
@@ -61,7 +63,8 @@ _READERS: dict[str, dict[str, str]] = {
         "assistant": "gemma4_assistant gemma4_unified_assistant",
     },
     "latent": {
-        "latent": "axk1 deepseek_v2 deepseek_v3 glm4_moe_lite kimi_k2 minicpm3 mistral4 sarvam_mla youtu",
+        "deepseek_v2": "deepseek_v2",
+        "latent": "axk1 deepseek_v3 glm4_moe_lite kimi_k2 minicpm3 mistral4 sarvam_mla youtu",
         "double": "longcat_flash",
     },
     "indexed": {
@@ -70,7 +73,7 @@ _READERS: dict[str, dict[str, str]] = {
         "hunyuan4": "hy_v4 hy_v4_vl_text",
         "mistral_large4": "mistral_large4_text",
         "dots3": "dots3_note_text",
-        "minimax_m3": "minimax_m3_vl_text",
+        "minimax_m3": "minimax_m3_text minimax_m3_vl_text",
         "unlimited_ocr": "unlimited_ocr_text",
     },
     "compressed": {
@@ -78,15 +81,18 @@ _READERS: dict[str, dict[str, str]] = {
         "v41": "deepseek_v41_text",
     },
     "linear": {
-        "qwen3_next": "qwen3_5_moe_text qwen3_5_text qwen3_next",
+        "qwen3_next": "interns2_mobius_text qwen3_5_moe_text qwen3_5_text qwen3_next",
         "olmo_hybrid": "olmo_hybrid",
         "lara_mini": "lara_mini",
         "qwen4_exp": "qwen4_exp_text",
+        "gigachat": "gigachat3_5",
+        "jet_nemotron": "jet_nemotron",
         "kimi_linear": "kimi_linear",
         "bailing_hybrid": "bailing_hybrid",
         "glm5_next": "glm5_next_text",
         "minimax": "minimax",
         "minimax_original": "minimax_m1 minimax_text_01",
+        "minicpm_sala": "minicpm_sala",
     },
     "ssm": {
         "mamba1": "falcon_mamba mamba",
@@ -95,7 +101,7 @@ _READERS: dict[str, dict[str, str]] = {
         "bamba": "bamba",
         "granite_hybrid": "granitemoehybrid",
         "parallel": "falcon_h1",
-        "nemotron_h": "nemotron_h",
+        "nemotron_h": "nemotron_h nemotron_h_puzzle",
         "zamba": "zamba",
         "zamba2": "zamba2",
     },
@@ -107,10 +113,13 @@ _READERS: dict[str, dict[str, str]] = {
         "inkling_loop": "inkling2_loop_text",
         "zaya": "zaya",
         "rwkv4": "rwkv",
+        "rwkv7": "rwkv5 rwkv6 rwkv7",
         "xlstm": "xlstm",
     },
     "loops": {
         "hrm_text": "hrm_text",
+        "looped": "nanbeige",
+        "loop_coder": "iquestloopcoder iquest_loopcoder",
         "dory": "dory",
     },
     "encoder_decoder": {

@@ -54,7 +54,9 @@ def _listed(config: Config, count: int) -> list[str] | None:
             continue
         for item in value[:count]:
             if item not in (OWN, TAKEN):
-                raise InvalidConfigError(f"config.json: '{name}' holds {clean(repr(item), 40)}, and must hold 'full' or 'shared', or F or S")
+                raise InvalidConfigError(
+                    f"config.json: '{name}' holds {clean(repr(item), 40)}, and must hold 'full' or 'shared', or F or S"
+                )
         return list(value[:count])
     return None
 
@@ -134,9 +136,7 @@ def _dots3_window(config: Config) -> States:
     if "per_layer_config" in config.raw:
         return (read_latent(config, window=window),)
     own = {name: config.integer(name, default=value, least=0) for name, value in _DOTS3_WINDOW.items() if name.startswith("swa_")}
-    own["swa_qk_rope_head_dim"] = config.integer(
-        "swa_qk_rope_head_dim", default=own["swa_head_dim"] - own["swa_qk_nope_head_dim"], least=0
-    )
+    own["swa_qk_rope_head_dim"] = config.integer("swa_qk_rope_head_dim", default=own["swa_head_dim"] - own["swa_qk_nope_head_dim"], least=0)
     return (read_latent(config.overlaid(own), prefix="swa_", window=window),)
 
 

@@ -35,6 +35,13 @@ def latent(config: Config) -> Layers:
     return uniform(config, mla(config), "latent")
 
 
+def deepseek_v2(config: Config) -> Layers:
+    """One latent a layer; small models without one (`use_mla` false, or no `kv_lora_rank`) have full attention."""
+    if config.get("use_mla") is False or config.get("kv_lora_rank") is None:
+        return uniform(config, fields.full(config))
+    return latent(config)
+
+
 def double(config: Config) -> Layers:
     """Two attentions, and so two latents, in every layer; a draft layer has one."""
     state = read_latent(config)

@@ -152,7 +152,7 @@ def _states_of(config: Config, kind: str, builders: Mapping[str, Builder]) -> St
 def _overrides(variants: object) -> Mapping[str, Mapping[str, Any]]:
     if not isinstance(variants, Mapping) or not all(isinstance(value, Mapping) for value in variants.values()):
         raise InvalidConfigError("config.json: 'per_layer_config' must map layer numbers to fields")
-    return {str(key): value for key, value in variants.items()}
+    return {str(key).lstrip("0") or "0": value for key, value in variants.items()}
 
 
 def _varied(

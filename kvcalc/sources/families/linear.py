@@ -8,7 +8,7 @@ from kvcalc.errors import InvalidConfigError
 from kvcalc.sources.families import fields
 from kvcalc.sources.families.indexed import OWN, read_index, scheduled
 from kvcalc.sources.families.latent import mla, read_latent
-from kvcalc.sources.families.layers import FULL, INDEXED, LINEAR, SLIDING, Layers, by_type, layer_count, listed_types, named
+from kvcalc.sources.families.layers import FULL, INDEXED, LINEAR, SLIDING, Layers, built, by_type, layer_count, listed_types, named
 from kvcalc.sources.families.windows import BUILDERS
 from kvcalc.states import Fixed, GatedDeltaNet, Index, Kda, Lightning
 
@@ -133,6 +133,46 @@ def _ngram_memory(config: Config) -> States:
     return tuple(kept)
 
 
+def gigachat(config: Config) -> Layers:
+    """Gated DeltaNet; layers in `full_attention_layers`, or those that `layer_types` lists, are latent."""
+    full = {config.checked(item, "full_attention_layers", least=0) for item in config.sequence("full_attention_layers") or ()}
+    rule = [FULL if i in full else LINEAR for i in range(layer_count(config))]
+    return by_type(config, lambda _, __: rule, {FULL: mla, LINEAR: gated_deltanet}, draft=FULL)
+
+
+def jet_nemotron(config: Config) -> Layers:
+    """Gated DeltaNet (`jet`), full attention (`attn`) and windows (`swa`) as `layer_types` lists them; their fields in `efficient_attention_config`."""
+    names = {"jet": LINEAR, "attn": FULL, "swa": SLIDING}
+    count = layer_count(config)
+    types = listed_types(config, count)
+    if types is None:
+        raise InvalidConfigError(f"config.json of a {config.model_type} model has no 'layer_types'")
+    efficient = config.child("efficient_attention_config")
+    renamed = [names.get(kind, kind) for kind in types[:count]]
+    return built(
+        config, renamed, BUILDERS | {LINEAR: lambda _: _jet_block(efficient.child("jet")), SLIDING: lambda c: _jet_window(c, efficient)}
+    )
+
+
+def _jet_block(jet: Config) -> States:
+    heads, key_dim = jet.integer("num_heads"), jet.integer("head_dim")
+    factor = jet.get("expand_v")
+    value_dim = int(key_dim * factor) if isinstance(factor, int | float) and 0 < factor <= 64 else key_dim
+    return (
+        GatedDeltaNet(
+            key_heads=heads,
+            value_heads=heads,
+            key_head_dim=key_dim,
+            value_head_dim=jet.checked(value_dim, "expand_v"),
+            conv_kernel=jet.integer("conv_size"),
+        ),
+    )
+
+
+def _jet_window(config: Config, efficient: Config) -> States:
+    return (fields.read_heads(config).sliding(fields.read_window(efficient.child("swa"), "window_size")),)
+
+
 # Kimi delta attention.
 
 
@@ -152,17 +192,32 @@ def _kimi_rule(config: Config, count: int) -> list[str]:
 
 
 def bailing_hybrid(config: Config) -> Layers:
-    """KDA (Ling 3) or lightning attention (Ling 2.5 and 2.6); the last of each `layer_group_size` layers, and an incomplete last group, is latent."""
-    mixer: Builder = lightning if _is_lightning(config) else kda
-    return by_type(config, _grouped, {FULL: mla, LINEAR: mixer}, draft=FULL)
+    """KDA (Ling 3) or lightning attention (Ling 2.5, 2.6); the last of each `layer_group_size` layers and an incomplete last group are latent.
+
+    `layer_group_size` may also list 1 for linear layers and 0 for the others.
+    """
+    attention: Builder = mla if config.get("full_attention_type") in (None, "mla") else fields.full
+    mixer: Builder = _linear_heads if _is_lightning(config) else kda
+    return by_type(config, _grouped, {FULL: attention, LINEAR: mixer}, draft=FULL)
 
 
 def _is_lightning(config: Config) -> bool:
     """Ling 2.5 and 2.6 have the same model_type, another class, and no short convolution."""
-    return "V2_5" in config.class_name or "V3" not in config.class_name and config.has("group_norm_size", "linear_silu")
+    if "short_conv_kernel_size" in config.raw or "V3" in config.class_name:
+        return False
+    return "V2_5" in config.class_name or config.has("group_norm_size", "linear_silu", "num_linear_key_value_heads")
+
+
+def _linear_heads(config: Config) -> States:
+    heads = config.integer("num_linear_key_value_heads", *fields.QUERY_HEADS)
+    width = config.optional("head_dim", least=1) or fields.derived_width(config, config.integer(*fields.QUERY_HEADS))
+    return (Lightning(heads=heads, head_dim=width, state_dtype=config.state_dtype()),)
 
 
 def _grouped(config: Config, count: int) -> Sequence[str]:
+    if isinstance(config.get("layer_group_size"), list):
+        flags = config.sequence("layer_group_size", length=count) or ()
+        return [LINEAR if config.checked(item, "layer_group_size", least=0) == 1 else FULL for item in flags]
     group = config.integer("layer_group_size")
     complete = count // group * group
     return [FULL if (i + 1) % group == 0 or i >= complete else LINEAR for i in range(count)]
@@ -175,9 +230,7 @@ def glm5_next(config: Config) -> Layers:
     kinds = scheduled(config, count)
     latent, index = read_latent(config), read_index(config, pool=config.integer("index_kpool", default=1))
     states: dict[str, States] = {"linear": kda(config), "indexed": (latent, index), "latent": (latent,)}
-    order = [
-        "linear" if kind == LINEAR else "indexed" if kinds[i] == OWN else "latent" for i, kind in enumerate(types[:count])
-    ]
+    order = ["linear" if kind == LINEAR else "indexed" if kinds[i] == OWN else "latent" for i, kind in enumerate(types[:count])]
     return named(order, states)
 
 
@@ -197,3 +250,13 @@ def minimax_original(config: Config) -> Layers:
         raise InvalidConfigError(f"config.json of a {config.model_type} model has no 'attn_type_list'")
     order = ["full" if config.checked(item, "attn_type_list", least=0) else "linear" for item in flags]
     return named(order, {"full": fields.full(config), "linear": lightning(config)})
+
+
+def minicpm_sala(config: Config) -> Layers:
+    """Lightning attention and full attention as `mixer_types` repeats them."""
+    types = config.sequence("mixer_types") or ("minicpm4",)
+    count = layer_count(config)
+    order = ["linear" if "lightning" in str(types[i % len(types)]) else "full" for i in range(count)]
+    heads = fields.read_heads(config, query=("lightning_nh", *fields.QUERY_HEADS), dim=("lightning_head_dim", "head_dim"))
+    mixer = Lightning(heads=heads.query, head_dim=heads.dim, state_dtype=config.state_dtype())
+    return named(order, {"full": fields.full(config), "linear": (mixer,)})

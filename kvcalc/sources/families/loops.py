@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvcalc.errors import InvalidConfigError
 from kvcalc.sources.families import fields
-from kvcalc.sources.families.layers import FULL, SLIDING, Layers, bounded, built, layer_count, listed_types
+from kvcalc.sources.families.layers import FULL, SLIDING, Layers, bounded, built, layer_count, listed_types, named
 from kvcalc.sources.families.windows import BUILDERS
 
 if TYPE_CHECKING:
@@ -18,6 +18,21 @@ def hrm_text(config: Config) -> Layers:
     stack = config.optional("num_layers_per_stack", least=1) or layer_count(config)
     count = bounded(stack * config.integer("H_cycles") * (config.integer("L_cycles", least=0) + 1), "H_cycles")
     return Layers(["full"] * count, {"full": fields.full(config)})
+
+
+def looped(config: Config) -> Layers:
+    """Full attention; all layers run `num_loops` times, each time with a cache of their own."""
+    count = bounded(layer_count(config) * config.integer("num_loops", default=1), "num_loops")
+    return Layers(["full"] * count, {"full": fields.full(config)})
+
+
+def loop_coder(config: Config) -> Layers:
+    """Full attention in the first of `loop_num` (2) passes over the layers, a window of `loop_window_size` (64) in the others."""
+    once, passes = layer_count(config), config.integer("loop_num", default=2)
+    bounded(once * passes, "loop_num")
+    heads = fields.read_heads(config)
+    window = heads.sliding(config.integer("loop_window_size", default=64))
+    return named(["full"] * once + ["sliding"] * once * (passes - 1), {"full": (heads.full(),), "sliding": (window,)})
 
 
 def dory(config: Config) -> Layers:

@@ -102,7 +102,9 @@ def _pattern(config: Config, letters: str, *lists: str) -> list[str] | None:
         return listed_types(config, 0, found)
     for letter in pattern:
         if letter not in LETTERS:
-            raise InvalidConfigError(f"config.json: '{letters}' holds {letter!r}, and knows M (Mamba), * (attention), - (MLP) and E (experts)")
+            raise InvalidConfigError(
+                f"config.json: '{letters}' holds {letter!r}, and knows M (Mamba), * (attention), - (MLP) and E (experts)"
+            )
     return [LETTERS[letter] for letter in pattern]
 
 

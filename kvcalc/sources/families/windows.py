@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvcalc.errors import InvalidConfigError
 from kvcalc.sources.families import fields
 from kvcalc.sources.families.layers import CHUNKED, FULL, SLIDING, Layers, by_type, layer_count
 
@@ -191,10 +192,9 @@ def cohere2_moe(config: Config) -> Layers:
 
 
 def modernbert_decoder(config: Config) -> Layers:
-    """The first of each `global_attn_every_n_layers` (3) is full; the window is half of `local_attention`."""
+    """The first of each `global_attn_every_n_layers` (3) is full; the window is `sliding_window`, else half of `local_attention`."""
     every = config.integer("global_attn_every_n_layers", default=3)
-    window = config.optional("sliding_window", least=1) if "local_attention" not in config.raw else None
-    window = window or config.checked(config.integer("local_attention") // 2, "local_attention")
+    window = config.optional("sliding_window", least=1) or config.checked(config.integer("local_attention") // 2, "local_attention")
     return _read(config, where(lambda i, _: i % every == 0), lambda c: (fields.read_heads(c).sliding(window),))
 
 
@@ -276,11 +276,30 @@ def step3p5(config: Config) -> Layers:
 def _step_window(config: Config) -> States:
     heads = fields.read_heads(config)
     other = config.child("attention_other_setting")
-    query = other.optional("num_attention_heads", least=1) or config.optional("num_sliding_attention_heads", least=1)
+    query = other.optional("num_attention_heads", least=1) or config.optional(
+        "num_sliding_attention_heads", "swa_num_attention_heads", least=1
+    )
     kv = other.optional("num_attention_groups", "num_key_value_heads", least=1)
     width = other.optional("head_dim", least=1)
     own = heads._replace(query=query or heads.query, kv=kv or heads.kv, dim=width or heads.dim)
     return (own.sliding(fields.read_window(config)),)
+
+
+def iquest_q1(config: Config) -> Layers:
+    """`first_layers_types`, then `hybrid_layers_types_block` repeated `num_hybrid_layers_block` times, then `last_layers_types`."""
+    return _read(config, _blocked)
+
+
+def _blocked(config: Config, count: int) -> list[str]:
+    if not config.flag("use_hybrid_layers", default=True) or not config.flag("use_sliding_window", default=True):
+        return [FULL] * count
+    first = config.sequence("first_layers_types") or (FULL,)
+    block = config.sequence("hybrid_layers_types_block") or (FULL, SLIDING, SLIDING, SLIDING)
+    last = config.sequence("last_layers_types") or (FULL, FULL, FULL)
+    types = [*first, *list(block) * min(config.integer("num_hybrid_layers_block"), count), *last]
+    if len(types) != count:
+        raise InvalidConfigError(f"config.json: its blocks make {len(types)} layers, and 'num_hidden_layers' is {count}")
+    return [str(item) for item in types]
 
 
 def plamo3(config: Config) -> Layers:
