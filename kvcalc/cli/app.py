@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "estimate": "kvcalc.cli.estimate",
     "compare": "kvcalc.cli.compare",
     "chat": "kvcalc.cli.chat",
+    "reconcile": "kvcalc.cli.reconcile",
     "check": "kvcalc.cli.check",
     "init": "kvcalc.cli.init",
     "models": "kvcalc.cli.models",

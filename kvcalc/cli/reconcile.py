@@ -1,0 +1,109 @@
+"""`kvcalc reconcile LOG…`: logs against kvcalc; `--growth`: two measurements against a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kvcalc.cli import options
+from kvcalc.cli.root import app as make_app
+from kvcalc.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_OVER_BUDGET, UsageError
+from kvcalc.units import clean, parse_bytes, parse_tokens
+
+if TYPE_CHECKING:
+    from kvcalc.reconcile import Reconciliation
+
+app = make_app()
+
+_EXAMPLES = """\b
+Examples:
+  kvcalc reconcile server.log --model llama-3.1-8b
+  journalctl -u vllm | kvcalc reconcile -
+  kvcalc reconcile --growth 2.5GiB --tokens 4096 llama-3.1-8b
+"""
+
+
+@app.command(epilog=_EXAMPLES)
+def reconcile(
+    logs: Annotated[list[str], typer.Argument(metavar="LOG...", help="Log files, - for standard input; with --growth the MODEL.")],
+    *,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", metavar="MODEL", help="The model that ran, if the log does not say.")
+    ] = None,
+    growth: Annotated[str | None, typer.Option("--growth", metavar="SIZE", help="Observed growth of the memory.")] = None,
+    tokens: Annotated[str | None, typer.Option("--tokens", metavar="TOKENS", help="Tokens that joined meanwhile.")] = None,
+    start: Annotated[str, typer.Option("--start", metavar="TOKENS", help="Tokens held before.")] = "0",
+    engine: options.Engine = "ideal",
+    engine_arg: options.EngineArgs = None,
+    kv_dtype: options.KvDtype = "auto",
+    tp: options.TensorParallel = None,
+    sequences: options.Sequences = "1",
+    format_: options.Format = None,
+    output: options.OutputFile = None,
+) -> int:
+    """What each memory line of an engine's start-up log should be, and why it differs."""
+    if growth is None:
+        given = {"--tokens": tokens, "--start": start != "0", "--engine": engine != "ideal", "--engine-arg": engine_arg, "--tp": tp}
+        useless = [name for name, value in given.items() if value]
+        if useless or kv_dtype != "auto" or sequences != "1":
+            raise UsageError(
+                f"{', '.join(useless) or '--kv-dtype, --sequences'}: a log says this itself", "these options belong to --growth"
+            )
+        return _logs(logs, model, format_, output)
+    if tokens is None:
+        raise UsageError("--growth needs the tokens that joined meanwhile", "add --tokens 4096")
+    if len(logs) != 1 or model is not None:
+        raise UsageError("--growth takes one MODEL and no log", "kvcalc reconcile --growth 2.5GiB --tokens 4096 MODEL")
+    from kvcalc.growth import growth as ask
+    from kvcalc.render import emit
+    from kvcalc.render.reconcile_view import growth_view
+
+    request = options.make_request(
+        logs[0],
+        ctx=None,
+        sequences=sequences,
+        kv_dtype=kv_dtype,
+        engine=engine,
+        engine_arg=engine_arg,
+        tp=tp,
+        pp="1",
+        dcp="1",
+        gpu=None,
+        shared_prefix="0",
+    )
+    observed = parse_bytes(growth, "--growth")
+    found = ask(request, observed, parse_tokens(tokens, "--tokens"), parse_tokens(start, "--start", least=0))
+    emit(found.to_dict(), growth_view, format_, output)
+    return found.exit_code
+
+
+def _logs(logs: list[str], model: str | None, format_: str | None, output: str | None) -> int:
+    """Every log, one answer each; the worst code: 3, then 1."""
+    from kvcalc.render import emit
+    from kvcalc.render.reconcile_view import view
+
+    if output is not None and len(logs) > 1:
+        raise UsageError("--output takes one log", "reconcile them one by one")
+    codes = set()
+    for log in logs:
+        found = _read(log, model)
+        emit(found.to_dict(), view, format_, output)
+        codes.add(found.exit_code)
+    return next((code for code in (EXIT_NOT_EVALUATED, EXIT_OVER_BUDGET) if code in codes), EXIT_OK)
+
+
+def _read(log: str, model: str | None) -> Reconciliation:
+    import sys
+    from pathlib import Path
+
+    from kvcalc.reconcile import reconcile as ask
+
+    if log == "-":
+        return ask(sys.stdin.buffer, "standard input", model)
+    path = Path(log).expanduser()
+    try:
+        with path.open("rb") as stream:
+            return ask(stream, clean(path.name), model)
+    except OSError as error:
+        raise UsageError(f"cannot read '{clean(log)}': {error.strerror}", "name a log file, or - for standard input") from None

@@ -1,0 +1,97 @@
+"""`reconcile`: an engine's start-up log against what kvcalc computes for the same model and settings.
+
+    log ── lines.py ── one recogniser an engine ── the one that found figures ── rows: log, kvcalc, difference, reason
+
+Nothing of a log is executed or looked up unless MODEL is not given and the log names a catalogue model or prints its own metadata;
+of its text only the figures are repeated.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from kvcalc.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_OVER_BUDGET, KvcalcError, UsageError
+from kvcalc.estimate import model_dict
+from kvcalc.reconcile.base import Recogniser, Row
+from kvcalc.reconcile.lines import log_lines
+from kvcalc.reconcile.llamacpp import LlamaCppLog, OllamaLog
+from kvcalc.reconcile.sglang import SglangLog
+from kvcalc.reconcile.tensorrt_llm import TensorRtLlmLog
+from kvcalc.reconcile.vllm import VllmLog
+from kvcalc.sources import load
+
+if TYPE_CHECKING:
+    from kvcalc.architecture import Architecture
+
+#: Recognisers in the order in which they are preferred; Ollama before the llama.cpp that it runs.
+RECOGNISERS: tuple[type[Recogniser], ...] = (VllmLog, SglangLog, TensorRtLlmLog, OllamaLog, LlamaCppLog)
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """One log's answer; without an engine nothing was recognised."""
+
+    log: str
+    engine: str | None
+    version: str
+    architecture: Architecture | None
+    settings: dict[str, Any]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """0 all within print rounding, 1 a difference, 3 nothing recognised."""
+        if not self.rows:
+            return EXIT_NOT_EVALUATED
+        return EXIT_OK if all(row.within for row in self.rows) else EXIT_OVER_BUDGET
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document `kvcalc.reconcile/1`."""
+        return {
+            "schema": "kvcalc.reconcile/1",
+            "model": model_dict(self.architecture) if self.architecture else None,
+            "workload": None,
+            "engine": {"name": self.engine, "version": self.version, "args": dict(self.settings)} if self.engine else None,
+            "kv_dtype": None,
+            "log": self.log,
+            "rows": [row.to_dict() for row in self.rows],
+            "notes": list(self.notes),
+            "warnings": [],
+        }
+
+
+def reconcile(stream: BinaryIO, log: str, model: str | None = None) -> Reconciliation:
+    """Read a log to its end and recompute its figures. Raises what loading and planning raise, UsageError without a model."""
+    recognisers = [kind() for kind in RECOGNISERS]
+    wanted = re.compile(b"|".join(re.escape(mark) for mark in dict.fromkeys(mark for kind in RECOGNISERS for mark in kind.marks)))
+    for number, line in log_lines(stream, wanted):
+        for recogniser in recognisers:
+            recogniser.feed(line, number)
+    found = next((recogniser for recogniser in recognisers if recogniser.recognised), None)
+    if found is None:
+        return Reconciliation(log, None, "", None, {}, (), ("no memory figure of a known engine was found",))
+    architecture, note = _model(found, model)
+    notes = (note,) if note else ()
+    rows = tuple(found.rows(architecture))
+    return Reconciliation(log, found.engine, found.seen.version, architecture, dict(found.seen.settings), rows, notes)
+
+
+def _model(found: Recogniser, model: str | None) -> tuple[Architecture, str]:
+    """The model given, else the log's own metadata, else the catalogue's model of the name that the log prints."""
+    if model is not None:
+        return load(model), ""
+    if found.metadata:
+        return load({"gguf_metadata": found.metadata}), "model read from the metadata that the log prints"
+    if found.seen.model:
+        from kvcalc.sources.catalogue import by_hub
+
+        known = by_hub(found.seen.model)
+        if known:
+            return load(known), f"model named in the log: {known}"
+    raise UsageError("the log does not name a model that the catalogue has", "give it: kvcalc reconcile LOG --model MODEL")
+
+
+__all__ = ["RECOGNISERS", "KvcalcError", "Reconciliation", "Row", "reconcile"]

@@ -1,0 +1,155 @@
+"""What a log says, what kvcalc says, and how far apart they are.
+
+    Recogniser ── feed(line) ── model, settings, figures ── rows(architecture) ──▶ Row(figure, logged, expected, within)
+
+A recogniser reads the lines of one engine. Figures are compared at the resolution at which they were printed: 3.75x means
+anything that prints as 3.75, 60.00 GiB anything from 59.995 to 60.005. Where a row does not close, the recogniser asks again under
+the usual suspects (another meaning of the line, a window that is not honoured, …) and names the first that closes.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kvcalc.units import GIB, MIB
+
+if TYPE_CHECKING:
+    from kvcalc.architecture import Architecture
+
+_UNITS = {"GiB": GIB, "MiB": MIB, "GB": GIB, "MB": MIB, "KiB": 1024, "B": 1}
+_NUMBER = re.compile(r"[0-9][0-9,]*(?:\.([0-9]+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A number as a log prints it: its value, and half of its last digit. Bytes if it had a unit."""
+
+    value: Fraction
+    half: Fraction
+    unit: str = ""
+    line: int = 0
+
+    @property
+    def low(self) -> Fraction:
+        """The smallest number that prints like this."""
+        return self.value - self.half
+
+    @property
+    def high(self) -> Fraction:
+        """The largest number that prints like this (cut, not rounded, by some engines: one digit more)."""
+        return self.value + self.half * 2
+
+    def holds(self, low: Fraction | float, high: Fraction | float) -> bool:
+        """Some number between `low` and `high` prints like this."""
+        return Fraction(low) <= self.high and Fraction(high) >= self.low
+
+
+def printed(text: str, line: int, unit: str = "") -> Printed:
+    """`"16.05"` with unit "GiB" → bytes, and half a hundredth of a GiB. A whole number without a unit is exact."""
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    scale = _UNITS.get(unit, 1)
+    digits = len(match[1] or "")
+    half = Fraction(scale, 2 * 10**digits) if digits or scale > 1 else Fraction(0)
+    return Printed(Fraction(text.replace(",", "")) * scale, half, unit, line)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure of the log beside kvcalc's.
+
+    logged, low, high   bytes, tokens, blocks or sequences (`unit`); low and high: the range that kvcalc computes from rounded inputs
+    within              they agree at the resolution of the print
+    reason              where they do not: the likely reason, or that none of the usual ones explains it
+    """
+
+    figure: str
+    unit: str
+    line: int
+    logged: Fraction
+    low: Fraction
+    high: Fraction
+    within: bool
+    reason: str = ""
+
+    @property
+    def difference(self) -> Fraction:
+        """How far the print lies outside of what kvcalc computes; 0 within."""
+        if self.within:
+            return Fraction(0)
+        return self.logged - self.high if self.logged > self.high else self.logged - self.low
+
+    def to_dict(self) -> dict[str, Any]:
+        """One entry of `rows` in `kvcalc.reconcile/1`."""
+        return {
+            "figure": self.figure,
+            "unit": self.unit,
+            "line": self.line,
+            "logged": _number(self.logged),
+            "expected": _number(self.low),
+            "expected_high": _number(self.high),
+            "difference": _number(self.difference),
+            "within": self.within,
+            "reason": self.reason,
+        }
+
+
+def _number(value: Fraction) -> int | float:
+    return int(value) if value.denominator == 1 else round(float(value), 6)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What has been read so far: the model's name, settings in kvcalc's words, and figures in order."""
+
+    model: str = ""
+    version: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    figures: dict[str, list[Printed]] = field(default_factory=dict)
+
+    def add(self, name: str, figure: Printed) -> None:
+        """Remember one more figure of that name."""
+        self.figures.setdefault(name, []).append(figure)
+
+    def smallest(self, name: str) -> Printed | None:
+        """The smallest of that name: ranks differ, and engines take the minimum."""
+        return min(self.figures.get(name, ()), key=lambda figure: figure.value, default=None)
+
+    def last(self, name: str) -> Printed | None:
+        """The last of that name: a server that restarts prints again."""
+        found = self.figures.get(name)
+        return found[-1] if found else None
+
+
+class Recogniser(ABC):
+    """Reads the lines of one engine."""
+
+    engine: ClassVar[str]
+    #: Words of which one stands in every line of interest, for a fast first look.
+    marks: ClassVar[tuple[bytes, ...]]
+
+    def __init__(self) -> None:
+        self.seen = Seen()
+
+    @abstractmethod
+    def feed(self, line: str, number: int) -> None:
+        """Take what the line holds, if it is one of this engine's."""
+
+    @property
+    def recognised(self) -> bool:
+        """A memory figure of this engine was found."""
+        return bool(self.seen.figures)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """GGUF metadata that the log itself prints, if it does."""
+        return {}
+
+    @abstractmethod
+    def rows(self, architecture: Architecture) -> list[Row]:
+        """Every figure beside kvcalc's. Raises what planning raises."""

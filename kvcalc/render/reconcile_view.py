@@ -1,0 +1,74 @@
+"""The views of `kvcalc.reconcile/1` and `kvcalc.growth/1`: log against kvcalc, difference, likely reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.render.view import Column, Facts, Table, View
+from kvcalc.units import clean, show_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_COLUMNS = (
+    Column("line", "line", "count", 3),
+    Column("figure", "figure"),
+    Column("logged", "log"),
+    Column("expected", "kvcalc"),
+    Column("difference", "difference", "text", 1),
+    Column("state", "state"),
+    Column("reason", "likely reason", "prose", 2),
+)
+
+
+def view(document: Mapping[str, Any]) -> View:
+    """What `kvcalc reconcile LOG` shows."""
+    rows = document["rows"]
+    within = sum(row["within"] for row in rows)
+    if not rows:
+        return View(f"nothing recognised: {clean(document['log'])}", (), tuple(document["notes"]))
+    engine = document["engine"]
+    version = f" {clean(engine['version'], 20)}" if engine["version"] else ""
+    headline = f"{within} of {len(rows)} figures agree: {engine['name']}{version}, {clean(document['model']['id'])}"
+    table = Table(_COLUMNS, tuple(_row(row) for row in rows))
+    settings = tuple((clean(key, 40), clean(value, 60)) for key, value in engine["args"].items())
+    return View(headline, (table, Facts(settings)) if settings else (table,), tuple(document["notes"]), data=table)
+
+
+def _row(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    unit = row["unit"]
+    expected = _amount(row["expected"], unit)
+    if row["expected_high"] != row["expected"]:
+        expected += f" to {_amount(row['expected_high'], unit)}"
+    difference = "" if row["within"] else _amount(row["difference"], unit)
+    return (
+        row["line"],
+        row["figure"],
+        _amount(row["logged"], unit),
+        expected,
+        difference or None,
+        "agrees" if row["within"] else "DIFFERS",
+        row["reason"] or None,
+    )
+
+
+def _amount(value: float, unit: str) -> str:
+    if unit == "bytes":
+        return show_bytes(round(value))
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+
+
+def growth_view(document: Mapping[str, Any]) -> View:
+    """What `kvcalc reconcile --growth` shows."""
+    facts = [
+        ("observed", f"{show_bytes(document['observed'])} over {document['tokens']:,} tokens from {document['start']:,}"),
+        ("expected", show_bytes(document["expected"])),
+        ("ratio", f"{document['ratio']:.4g}"),
+    ]
+    if document["reason"]:
+        facts.append(("likely", document["reason"]))
+    verdict = "as expected" if document["within"] else "NOT as expected"
+    headline = (
+        f"{document['ratio']:.4g} x {verdict}: {clean(document['model']['id'])} on {document['engine']['name']}, {document['kv_dtype']}"
+    )
+    return View(headline, (Facts(tuple(facts)),), tuple(document["notes"]), tuple(document["warnings"]))
