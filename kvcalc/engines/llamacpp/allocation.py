@@ -1,0 +1,197 @@
+"""Tensors and rows → bytes: in all, by line, by device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kvcalc.engines.llamacpp import architectures as rules
+from kvcalc.engines.llamacpp.model import Model, distinct
+from kvcalc.errors import EngineRejectsError, UsageError
+from kvcalc.formats import get_format
+from kvcalc.plan import Line
+
+if TYPE_CHECKING:
+    from kvcalc.engines.llamacpp.context import Context, Rows
+    from kvcalc.engines.llamacpp.devices import Devices
+    from kvcalc.engines.llamacpp.settings import Types
+    from kvcalc.engines.llamacpp.tensors import Tensor
+    from kvcalc.formats import Format
+
+#: MATRIX_ROW_PADDING (ggml-cuda): quantised rows are read in steps of so many elements.
+CUDA_STEP = 512
+#: Tensors of a CUDA buffer begin at multiples of so many bytes (ggml-cuda.cu).
+CUDA_ALIGNMENT = 128
+
+
+@dataclass(frozen=True)
+class Part:
+    """One tensor of one layer, over all devices that hold a part or a copy of it.
+
+    row       bytes of a row          bytes    without padding
+    padding   bytes of wider V rows   cuda     bytes that a CUDA buffer adds
+    copies    devices that hold the whole tensor
+    """
+
+    tensor: Tensor
+    form: Format
+    rows: Rows
+    row: int
+    bytes: int
+    padding: int
+    cuda: int
+    copies: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.bytes + self.padding + self.cuda
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """The cache of one context."""
+
+    model: Model
+    context: Context
+    types: Types
+    devices: Devices
+    flash: bool
+    draft: bool = False
+    _parts: dict[Tensor, Part] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def layers(self) -> list[tuple[int, tuple[Tensor, ...]]]:
+        """Number and tensors of every layer that has a cache."""
+        return self.model.layers(drafting=self.draft)
+
+    @cached_property
+    def counts(self) -> dict[Tensor, int]:
+        """How many layers have each tensor."""
+        return distinct(self.layers)
+
+    @property
+    def total(self) -> int:
+        """Bytes on all devices."""
+        return sum(layers * self.part(tensor).total for tensor, layers in self.counts.items())
+
+    @property
+    def fixed(self) -> int:
+        """Bytes that do not depend on the context."""
+        return sum(layers * self.part(tensor).total for tensor, layers in self.counts.items() if tensor.space == "state")
+
+    def per_device(self) -> int:
+        """Bytes on the fullest GPU; on the host where no GPU holds any."""
+        if self.devices.mode == "tensor":
+            return sum(layers * self._share(self.part(tensor)) for tensor, layers in self.counts.items())
+        loads: dict[int, int] = {}
+        for layer, tensors in self.layers:
+            device = self.devices.place(layer, self.model.layer_count)
+            loads[device] = loads.get(device, 0) + sum(self.part(tensor).total for tensor in tensors)
+        gpus = [load for device, load in loads.items() if device >= 0]
+        return max(gpus or loads.values(), default=0)
+
+    def _share(self, part: Part) -> int:
+        return part.total // self.devices.count
+
+    def per_token(self) -> int:
+        """Bytes of one token in every layer that holds it."""
+        found = Fraction(0)
+        for tensor, layers in self.counts.items():
+            if tensor.space != "state" and not tensor.idle:
+                part = self.part(tensor)
+                found += Fraction(layers * part.row, tensor.size if tensor.space == "entries" else 1)
+        return -(-found.numerator // found.denominator)
+
+    def growth(self, tokens: int) -> int:
+        """Bytes that one more token fills: full layers, windows that are not full, entries that close."""
+        found = 0
+        for tensor, layers in self.counts.items():
+            grows = {
+                "full": True,
+                "window": not self.context.is_saturated,
+                "entries": (tokens + 1) % tensor.size == 0,
+                "state": False,
+            }[tensor.space]
+            found += layers * self.part(tensor).row if grows and not tensor.idle else 0
+        return found
+
+    def lines(self) -> tuple[Line, ...]:
+        """A line a tensor; wider V rows, rows that nothing reads and CUDA's padding on lines of their own."""
+        found = [self._line(tensor, layers) for tensor, layers in self.counts.items() if tensor.width]
+        padding = sum(layers * self.part(tensor).padding for tensor, layers in self.counts.items())
+        if padding:
+            text = f"V rows widened to {self.model.widest_value:,} elements, the widest of any layer: flash attention is off"
+            found.append(Line("padding", 0, "value", 0, self.types.value.name, 0, padding, text))
+        cuda = sum(layers * self.part(tensor).cuda for tensor, layers in self.counts.items())
+        if cuda:
+            text = f"CUDA: a quantised row of no multiple of {CUDA_STEP} elements reads beyond its tensor, and tensors begin at multiples of {CUDA_ALIGNMENT} B"
+            found.append(Line("padding", 0, "cuda", 0, "", 0, cuda, text))
+        return tuple(found)
+
+    def _line(self, tensor: Tensor, layers: int) -> Line:
+        part = self.part(tensor)
+        streams = f"{part.rows.streams} streams x " if part.rows.streams > 1 else ""
+        copies = f" x {part.copies} devices" if part.copies > 1 else ""
+        unread = " (allocated, never read)" if tensor.idle else ""
+        return Line(
+            state=tensor.state,
+            layers=layers,
+            buffer=tensor.buffer,
+            width=tensor.width,
+            format=part.form.name,
+            slots=part.rows.each,
+            bytes=layers * part.bytes,
+            formula=f"{layers} layers x {streams}{part.rows.text} x {part.row:,} B{copies}{unread}",
+            fixed=tensor.space == "state",
+        )
+
+    def part(self, tensor: Tensor) -> Part:
+        """The bytes of one tensor of one layer."""
+        found = self._parts.get(tensor)
+        if found is None:
+            found = self._parts[tensor] = self._measure(tensor)
+        return found
+
+    def _measure(self, tensor: Tensor) -> Part:
+        form = {"key": self.types.key, "value": self.types.value, "state": get_format("fp32")}[tensor.store]
+        rows = self._rows(tensor)
+        copies = self._copies(tensor)
+        row = _row_bytes(form, tensor.width)
+        wide = row
+        width = tensor.width
+        if tensor.store == "value" and not tensor.idle and not self.flash:
+            width = max(width, self.model.widest_value)
+            wide = _row_bytes(form, width)
+        cuda = self._cuda(form, width, wide * rows.total) if self.devices.nvidia else 0
+        return Part(tensor, form, rows, row, copies * row * rows.total, copies * (wide - row) * rows.total, copies * cuda, copies)
+
+    def _rows(self, tensor: Tensor) -> Rows:
+        if tensor.space == "window":
+            return self.context.sliding(per_slot=self.model.name == "deepseek4" and not self.draft)
+        if tensor.space == "entries":
+            return self.context.compressed(tensor.size)
+        if tensor.space == "state":
+            return self.context.states(tensor.size)
+        return self.context.full()
+
+    def _copies(self, tensor: Tensor) -> int:
+        """Devices that hold the whole tensor under a tensor split."""
+        mirrored = rules.MIRRORED_STATE if tensor.space == "state" else rules.MIRRORED_CACHE
+        whole = self.model.name in mirrored or tensor.buffer == "index"
+        return self.devices.copies if whole else 1
+
+    @staticmethod
+    def _cuda(form: Format, width: int, size: int) -> int:
+        rest = width % CUDA_STEP
+        extra = form.row_bytes(CUDA_STEP - rest) if form.block > 1 and rest else 0
+        return -(-(size + extra) // CUDA_ALIGNMENT) * CUDA_ALIGNMENT - size
+
+
+def _row_bytes(form: Format, width: int) -> int:
+    try:
+        return form.row_bytes(width)
+    except UsageError as error:
+        raise EngineRejectsError(f"llama.cpp cannot store rows of {width:,} elements as {form.name}: {error.message}", "use f16") from None

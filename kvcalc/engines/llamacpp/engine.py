@@ -1,0 +1,238 @@
+"""The llama.cpp engine: settings and model → checks → tensors → lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kvcalc.engines.base import Engine, context_messages
+from kvcalc.engines.llamacpp import architectures as rules
+from kvcalc.engines.llamacpp.allocation import Allocation
+from kvcalc.engines.llamacpp.context import Context, pad
+from kvcalc.engines.llamacpp.devices import check_tensor_split, read_devices
+from kvcalc.engines.llamacpp.model import Model, build_model
+from kvcalc.engines.llamacpp.settings import (
+    SETTINGS,
+    Slots,
+    Types,
+    ggml_name,
+    holds_everything,
+    is_quantized,
+    read_slots,
+    read_types,
+)
+from kvcalc.errors import EngineRejectsError, UsageError
+from kvcalc.plan import Capacity, Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kvcalc.architecture import Architecture
+    from kvcalc.engines.base import Setting
+    from kvcalc.engines.llamacpp.devices import Devices
+    from kvcalc.formats import Format
+    from kvcalc.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question to the allocator.
+
+    asked        tokens a sequence that were asked for         requested   n_ctx before padding, all slots together
+    flash        flash attention is not off
+    """
+
+    model: Model
+    args: Mapping[str, Any]
+    types: Types
+    slots: Slots
+    devices: Devices
+    asked: int
+    requested: int
+    flash: bool
+
+    @property
+    def is_draft(self) -> bool:
+        """The draft context alone."""
+        return bool(self.args["mtp_context"])
+
+    @property
+    def rollback(self) -> int:
+        """Rows of recurrent state that the architecture really keeps to go back to."""
+        return self.args["n_rs_seq"] if self.model.name in rules.ROLLBACK else 0
+
+    def context(self) -> Context:
+        """The geometry in force."""
+        batch = min(self.requested, self.args["batch_size"]) if self.model.is_causal else self.args["batch_size"]
+        cells = pad(self.requested)
+        return Context(
+            cells=cells if self.slots.unified else pad(cells // self.slots.count),
+            slots=self.slots.count,
+            unified=self.slots.unified,
+            ubatch=min(batch, self.args["ubatch_size"] or self.args["batch_size"]),
+            rollback=self.rollback,
+            window=self.model.window,
+            everything=holds_everything(self.args),
+        )
+
+
+class LlamaCpp(Engine):
+    """llama.cpp b11549."""
+
+    name: ClassVar[str] = "llama.cpp"
+    version: ClassVar[str] = "0.6.0 (b11549)"
+    settings: ClassVar[tuple[Setting, ...]] = SETTINGS
+
+    def plan(self, architecture: Architecture, workload: Workload) -> Plan:
+        """The bytes of every tensor of the cache. Raises EngineRejectsError, UnsupportedArchitectureError, UsageError."""
+        request = self._request(architecture, workload)
+        check(request)
+        context = request.context()
+        allocation = Allocation(request.model, context, request.types, request.devices, flash=request.flash, draft=request.is_draft)
+        one = Allocation(
+            request.model,
+            replace(context, slots=1, unified=False, cells=pad(request.asked)),
+            request.types,
+            replace(request.devices, nvidia=False),
+            flash=request.flash,
+            draft=request.is_draft,
+        )
+        notes, warnings = self._messages(request, workload, context)
+        return Plan(
+            engine=self.name,
+            version=self.version,
+            args=_in_force(request, context),
+            kv_dtype=request.types.name,
+            context=request.asked,
+            lines=allocation.lines(),
+            per_device=allocation.per_device(),
+            per_sequence=one.total,
+            per_token=allocation.per_token(),
+            growth_per_token=allocation.growth(request.asked),
+            fixed=one.fixed,
+            notes=tuple(notes),
+            warnings=tuple(warnings),
+        )
+
+    def capacity(self, architecture: Architecture, workload: Workload, kv_memory: int) -> Capacity:
+        """Cells of the largest context that fits into `kv_memory` bytes a device, as `--fit` would choose: a multiple of 256 a stream."""
+        request = self._request(architecture, workload)
+        check(request)
+        context = request.context()
+
+        def needs(cells: int) -> int:
+            sized = replace(context, cells=cells)
+            return Allocation(
+                request.model, sized, request.types, request.devices, flash=request.flash, draft=request.is_draft
+            ).per_device()
+
+        low, high = 0, max(pad(architecture.max_context or 0), context.cells) // 256
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if needs(middle * 256) <= kv_memory else (low, middle - 1)
+        return Capacity(fits=needs(context.cells) <= kv_memory, tokens=low * 256 * context.streams)
+
+    def _request(self, architecture: Architecture, workload: Workload) -> Request:
+        args = self.read_args(workload.engine_args)
+        if workload.context == -1:
+            raise UsageError("context -1 is vLLM's word for the largest that fits", "ask kvcalc fit for it")
+        model = build_model(architecture)
+        slots = read_slots(workload.sequences, args)
+        asked, requested = self._tokens(architecture, workload, args["ctx_size"], slots)
+        return Request(
+            model=model,
+            args=args,
+            types=read_types(workload.kv_dtype, args),
+            slots=slots,
+            devices=read_devices(workload, args),
+            asked=asked,
+            requested=requested,
+            flash=args["flash_attn"] != "off" and model.name not in rules.NO_FLASH,
+        )
+
+    def _tokens(self, architecture: Architecture, workload: Workload, ctx_size: int | None, slots: Slots) -> tuple[int, int]:
+        """Tokens of a sequence, and n_ctx."""
+        parts = 1 if slots.unified else slots.count
+        if ctx_size is None:
+            asked = self.context_of(architecture, workload)
+            return asked, asked * parts
+        requested = ctx_size or self.context_of(architecture, replace(workload, context=None))
+        return workload.context or max(requested // parts, 1), requested
+
+    @staticmethod
+    def _messages(request: Request, workload: Workload, context: Context) -> tuple[list[str], list[str]]:
+        model, architecture = request.model, request.model.architecture
+        told = workload if request.args["ctx_size"] is None else replace(workload, context=request.asked)
+        notes, warnings = context_messages(architecture, told, request.asked)
+        if not model.is_own_file:
+            notes.append(f"planned as the GGUF file that llama.cpp's converter writes: architecture {model.name}, cache in f16 unless told")
+        if context.cells != request.asked:
+            where = "the pool" if context.unified else "each slot"
+            notes.append(
+                f"{where} has {context.cells:,} cells: llama.cpp rounds a context of {request.asked:,} up to multiples of 256 a stream"
+            )
+        if context.cells < request.asked:
+            warnings.append(f"a slot has {context.cells:,} cells, fewer than the {request.asked:,} tokens of a sequence: raise ctx_size")
+        if workload.sequences > context.slots:
+            warnings.append(f"{workload.sequences:,} sequences wait for {context.slots} slots: raise parallel")
+        if model.ignored_windows:
+            notes.append(f"llama.cpp's {model.name} reads no window: {model.ignored_windows} sliding layers hold every token")
+        if model.window and context.everything:
+            notes.append(
+                "window layers hold the whole context: swa_full is on"
+                + (", the library's default" if request.args["swa_full"] is None else "")
+            )
+        if model.is_expanded:
+            notes.append("this file stores the expanded heads of its latents, not the latents")
+        if request.is_draft:
+            notes.append("this is the draft context alone; the model's own context is planned without mtp_context")
+        if request.args["n_rs_seq"] and not request.rollback:
+            notes.append(f"n_rs_seq changes nothing: llama.cpp cannot roll back the state of {model.name}")
+        if workload.shared_prefix:
+            notes.append("a shared prefix changes nothing here: llama.cpp allocates the whole context at once")
+        if request.devices.count > 1 and request.devices.mode == "layer" and request.args["tensor_split"] is None:
+            notes.append(f"{request.devices.count} GPUs with equal free memory assumed: llama.cpp splits layers by what is free")
+        return notes, warnings
+
+
+def _in_force(request: Request, context: Context) -> dict[str, Any]:
+    """All settings, with what llama.cpp made of those that were left open."""
+    return dict(request.args) | {
+        "ctx_size": context.cells * context.streams,
+        "parallel": context.slots,
+        "kv_unified": context.unified,
+        "cache_type_k": ggml_name(request.types.key),
+        "cache_type_v": ggml_name(request.types.value),
+        "ubatch_size": context.ubatch,
+        "swa_full": context.everything,
+        "n_rs_seq": request.rollback,
+        "split_mode": request.args["split_mode"] or request.devices.mode,
+    }
+
+
+def check(request: Request) -> None:
+    """What llama.cpp refuses to start with (llama-context.cpp `llama_init_from_model`). Raises EngineRejectsError."""
+    model, types = request.model, request.types
+    if model.is_mla and types.key is not types.value:
+        raise EngineRejectsError(
+            f"llama.cpp stores K and V of {model.name} in one tensor, and cannot give them the types {ggml_name(types.key)} and {ggml_name(types.value)}",
+            "use one type for both",
+        )
+    if is_quantized(types.value) and not request.flash:
+        raise EngineRejectsError(
+            f"llama.cpp needs flash attention for a V cache of type {ggml_name(types.value)}", "leave flash_attn at auto, or use f16 for V"
+        )
+    if request.flash:
+        for name, form, widths in (("K", types.key, model.head_widths[0]), ("V", types.value, model.head_widths[1])):
+            _check_heads(name, form, widths)
+    heads = {state.kv_heads for state in model.states if hasattr(state, "kv_heads")}
+    check_tensor_split(model.name, request.devices, heads, flash=request.flash)
+
+
+def _check_heads(name: str, form: Format, widths: set[int]) -> None:
+    uneven = sorted(width for width in widths if width % form.block)
+    if uneven:
+        raise EngineRejectsError(
+            f"llama.cpp refuses {name} type {ggml_name(form)}: its blocks of {form.block} do not divide a head of {uneven[0]} elements",
+            "use f16",
+        )

@@ -1,0 +1,176 @@
+"""A model as llama.cpp's allocator sees it: layers in order, each with its tensors, and the widths that its checks look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kvcalc.engines.llamacpp import architectures as rules
+from kvcalc.engines.llamacpp.tensors import Reading, Tensor
+from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.states import Chunked, Compressed, Full, Latent, Shared, Sliding, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kvcalc.architecture import Architecture, Layout
+
+
+@dataclass(frozen=True)
+class Model:
+    """An architecture under the name that llama.cpp knows it by.
+
+    name          llama.cpp architecture                      windowed   it tells window layers apart
+    """
+
+    architecture: Architecture
+    name: str
+    windowed: bool
+
+    @property
+    def is_own_file(self) -> bool:
+        """Read from a GGUF file, not converted from a config.json."""
+        return "gguf_architecture" in self.architecture.traits
+
+    @cached_property
+    def drafts(self) -> Layout | None:
+        """The draft layers that the file has; None where there are none, or the converter drops them."""
+        draft = self.architecture.draft
+        written = self.is_own_file or self.name in rules.WRITES_DRAFTS or self.architecture.family in rules.FAMILIES_WITH_DRAFTS
+        return draft if written else None
+
+    @cached_property
+    def states(self) -> dict[State, int]:
+        """Every state of the file's layers, draft layers included."""
+        found = dict(self.architecture.states)
+        for state, layers in (self.drafts.counts if self.drafts else {}).items():
+            found[state] = found.get(state, 0) + layers
+        return found
+
+    @property
+    def layer_count(self) -> int:
+        """All layers of the file."""
+        return self.architecture.layers.count + (self.drafts.count if self.drafts else 0)
+
+    @cached_property
+    def is_expanded(self) -> bool:
+        """Latents are stored as heads."""
+        return self.name in rules.EXPANDED or bool(self.architecture.traits.get("gguf_expanded_latent"))
+
+    @cached_property
+    def is_mla(self) -> bool:
+        """K is stored alone: llama.cpp's `is_mla`, or DeepSeek-V4."""
+        return not self.is_expanded and any(isinstance(state, Latent | Compressed) for state in self.states)
+
+    @property
+    def is_causal(self) -> bool:
+        """A token sees only what is before it."""
+        return self.architecture.traits.get("gguf_causal", True) is not False
+
+    @cached_property
+    def window(self) -> int:
+        """The one window of all window layers, 0 without one. Raises UnsupportedArchitectureError where they differ."""
+        if not self.windowed:
+            return 0
+        windows = {window for state in self.states if (window := _window(state))}
+        if windows and self.name in rules.FIXED_WINDOWS:
+            return rules.FIXED_WINDOWS[self.name]
+        if len(windows) > 1:
+            raise UnsupportedArchitectureError(f"llama.cpp has one window for all layers, and this model has {sorted(windows)}")
+        return max(windows, default=0)
+
+    @property
+    def ignored_windows(self) -> int:
+        """Layers whose window llama.cpp does not read."""
+        return 0 if self.windowed else sum(layers for state, layers in self.states.items() if _window(state))
+
+    @cached_property
+    def head_widths(self) -> tuple[set[int], set[int]]:
+        """Widths of K and V heads of the model's own layers, which quantised types must divide."""
+        keys: set[int] = set()
+        values: set[int] = set()
+        for state in self.architecture.states:
+            if isinstance(state, Full | Sliding | Chunked):
+                keys.add(state.head_dim)
+                values.add(state.value_width)
+            elif isinstance(state, Latent):
+                keys.add((state.nope_dim or 0) + state.rope_dim if self.is_expanded else state.latent_dim + state.rope_dim)
+                values.add(self._latent_value(state))
+        told = self.architecture.traits.get("gguf_head_dims")
+        if isinstance(told, list | tuple) and len(told) == 2:
+            keys.add(told[0])
+            values.add(told[1])
+        return keys, values
+
+    def _latent_value(self, state: Latent) -> int:
+        told = self.architecture.traits.get("gguf_value_length")
+        if isinstance(told, int):
+            return told
+        if self.is_expanded:
+            return state.value_head_dim or 0
+        if self.name in rules.UNTOLD_VALUE and self.architecture.hidden_dim and state.query_heads and not self.is_own_file:
+            return self.architecture.hidden_dim // state.query_heads
+        return state.latent_dim + (state.rope_dim if self.name == "deepseek4" else 0)
+
+    @cached_property
+    def widest_value(self) -> int:
+        """Elements of the widest V row of any layer."""
+        told = self.architecture.traits.get("gguf_value_width")
+        rows = [tensor.width for tensors in self._all_tensors() for tensor in tensors if tensor.store == "value" and not tensor.idle]
+        return max([*rows, told if isinstance(told, int) else 0])
+
+    def _all_tensors(self) -> Iterator[tuple[Tensor, ...]]:
+        reading = self.reading
+        for layout in filter(None, (self.architecture.layers, self.drafts)):
+            for states in layout.states.values():
+                yield reading.tensors(states)
+
+    @property
+    def reading(self) -> Reading:
+        """How this architecture reads states."""
+        return Reading(self.name, self.windowed, self.is_expanded, converted=not self.is_own_file)
+
+    def layers(self, *, drafting: bool = False) -> list[tuple[int, tuple[Tensor, ...]]]:
+        """Number and tensors of every layer of the model's cache, or of its draft context. Raises EngineRejectsError without draft layers."""
+        trunk = self.architecture.layers
+        drafts = self.drafts
+        if drafting and (drafts is None or self.architecture.traits.get("gguf_router")):
+            raise EngineRejectsError(f"llama.cpp opens no draft context for this model: the file of a {self.name} has no draft layers")
+        if drafting and drafts is not None and self.name not in rules.DRAFTS_REPEAT_MODEL:
+            return _numbered(drafts, self.reading.for_drafts(), trunk.count)
+        kept = _numbered(trunk, self.reading, 0)
+        if drafts is not None and (self.name in rules.KEEPS_DRAFTS or self.architecture.traits.get("gguf_keeps_drafts")):
+            kept += _numbered(drafts, self.reading, trunk.count)
+        return kept
+
+
+def build_model(architecture: Architecture) -> Model:
+    """The model behind an architecture. Raises UnsupportedArchitectureError where llama.cpp has none for it."""
+    name = rules.architecture_name(architecture)
+    windowed = name in rules.WINDOWED and not (name == "exaone4" and architecture.layers.count != rules.EXAONE4_WINDOWED_LAYERS)
+    model = Model(architecture, name, windowed)
+    owners = sum(not isinstance(state, Shared) for layer in architecture.layers.order for state in architecture.layers.states[layer][:1])
+    if name == "gemma3n" and owners != min(rules.GEMMA3N_OWNERS, architecture.layers.count):
+        raise UnsupportedArchitectureError(
+            f"llama.cpp keeps the caches of exactly {rules.GEMMA3N_OWNERS} gemma3n layers, and this model has {owners} that own one"
+        )
+    return model
+
+
+def _window(state: State) -> int:
+    return getattr(state, "window", None) or getattr(state, "chunk", None) or 0
+
+
+def _numbered(layout: Layout, reading: Reading, first: int) -> list[tuple[int, tuple[Tensor, ...]]]:
+    by_name = {name: reading.tensors(states) for name, states in layout.states.items()}
+    return [(first + i, by_name[name]) for i, name in enumerate(layout.order)]
+
+
+def distinct(layers: Iterable[tuple[int, tuple[Tensor, ...]]]) -> dict[Tensor, int]:
+    """How many layers have each tensor, in order of first appearance."""
+    found: dict[Tensor, int] = {}
+    for _, tensors in layers:
+        for tensor in tensors:
+            found[tensor] = found.get(tensor, 0) + 1
+    return found
