@@ -8,7 +8,6 @@ of its text only the figures are repeated.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -66,8 +65,8 @@ class Reconciliation:
 def reconcile(stream: BinaryIO, log: str, model: str | None = None) -> Reconciliation:
     """Read a log to its end and recompute its figures. Raises what loading and planning raise, UsageError without a model."""
     recognisers = [kind() for kind in RECOGNISERS]
-    wanted = re.compile(b"|".join(re.escape(mark) for mark in dict.fromkeys(mark for kind in RECOGNISERS for mark in kind.marks)))
-    for number, line in log_lines(stream, wanted):
+    marks = list(dict.fromkeys(mark for kind in RECOGNISERS for mark in kind.marks))
+    for number, line in log_lines(stream, marks):
         for recogniser in recognisers:
             recogniser.feed(line, number)
     found = next((recogniser for recogniser in recognisers if recogniser.recognised), None)

@@ -10,6 +10,7 @@ import pytest
 from kvcalc.errors import UsageError
 from kvcalc.reconcile import Reconciliation, reconcile
 from kvcalc.reconcile.base import printed
+from kvcalc.reconcile.lines import log_lines
 
 GIB = 1024**3
 
@@ -209,3 +210,11 @@ def test_printed_numbers_have_the_width_of_their_last_digit() -> None:
     assert not figure.holds(Fraction(374, 100), Fraction(374, 100))
     assert printed("491,520", 1).half == 0
     assert printed("60", 1, "GiB").half == GIB // 2
+
+
+def test_lines_are_found_across_chunks_and_numbered() -> None:
+    other = b"INFO request finished\n" * 100_000  # 2.2 MB: more than two chunks
+    marks = (b"KV cache size",)
+    log = other + b"GPU KV cache size: 1 tokens\n" + other + b"GPU KV cache size: 2"
+    assert list(log_lines(io.BytesIO(log), marks)) == [(100_001, "GPU KV cache size: 1 tokens"), (200_002, "GPU KV cache size: 2")]
+    assert list(log_lines(io.BytesIO(b"x" * 5_000_000), marks)) == []
