@@ -8,6 +8,7 @@ index.py names the reader of every model_type; class_defaults.json holds what a 
 from __future__ import annotations
 
 import re
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,11 @@ def find_reader(model_type: str, raw: Mapping[str, Any]) -> Reader:
             + (", ".join(carried[:_NAMED]) + more or "no field that kvcalc knows"),
             nearest(model_type, INDEX) or "write its layers as a kvcalc YAML, and pass that as the model",
         )
-    module, name = found
+    return _imported(*found)
+
+
+@cache
+def _imported(module: str, name: str) -> Reader:
     reader: Reader = getattr(import_module(f"kvcalc.sources.families.{module}"), name)
     return reader
 

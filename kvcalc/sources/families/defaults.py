@@ -14,6 +14,7 @@ _SAME_CLASS = {
     "interns2_mobius_text": "qwen3_5_moe_text",
     "kimi_k2": "deepseek_v3",
     "mimo_v2": "mimo_v2_flash",
+    "minimax_m3": "minimax_m3_vl_text",
     "minimax_m3_text": "minimax_m3_vl_text",
     "nemotron_h_puzzle": "nemotron_h",
 }

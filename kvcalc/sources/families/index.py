@@ -47,7 +47,8 @@ _READERS: dict[str, dict[str, str]] = {
         "beam": "beam",
         "gemma3": "gemma3_text",
         "cohere2": "cohere2",
-        "exaone4": "exaone4 exaone_moe",
+        "exaone4": "exaone4",
+        "exaone_moe": "exaone_moe",
         "afmoe": "afmoe",
         "cohere2_moe": "cohere2_moe",
         "modernbert_decoder": "modernbert-decoder",
@@ -56,6 +57,7 @@ _READERS: dict[str, dict[str, str]] = {
         "step3p5": "step3p5 step5",
         "iquest_q1": "iquest_q1",
         "plamo3": "plamo3",
+        "unlimited_ocr": "unlimited_ocr_text",
     },
     "sharing": {
         "gemma3n": "gemma3n_text",
@@ -73,8 +75,7 @@ _READERS: dict[str, dict[str, str]] = {
         "hunyuan4": "hy_v4 hy_v4_vl_text",
         "mistral_large4": "mistral_large4_text",
         "dots3": "dots3_note_text",
-        "minimax_m3": "minimax_m3_text minimax_m3_vl_text",
-        "unlimited_ocr": "unlimited_ocr_text",
+        "minimax_m3": "minimax_m3 minimax_m3_text minimax_m3_vl_text",
     },
     "compressed": {
         "v4": "deepseek_v4",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kvcalc.errors import InvalidConfigError
 from kvcalc.sources.families import fields
 from kvcalc.sources.families.latent import read_latent
-from kvcalc.sources.families.layers import FULL, INDEXED, SLIDING, Layers, built, by_type, draft_count, layer_count, listed_types, named
+from kvcalc.sources.families.layers import FULL, INDEXED, SLIDING, Layers, by_type, draft_count, layer_count, listed_types, named
 from kvcalc.sources.families.windows import rotary
 from kvcalc.states import Index, Shared, State
 from kvcalc.units import clean
@@ -158,8 +158,3 @@ def _m3_order(config: Config, count: int) -> list[str]:
     if flags is None:
         return ["full"] * count
     return ["sparse" if sparse.checked(item, "sparse_attention_freq", least=0) else "full" for item in flags]
-
-
-def unlimited_ocr(config: Config) -> Layers:
-    """Full attention to the prefill, a window over what is decoded: everything read stays."""
-    return built(config, [FULL] * layer_count(config), {FULL: fields.full})

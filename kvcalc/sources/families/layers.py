@@ -109,7 +109,7 @@ def listed_types(config: Config, count: int, *names: str) -> list[str] | None:
 
 def short(kind: str) -> str:
     """`sliding_attention` → `sliding`: the name that a layer has in kvcalc's own files."""
-    return clean(kind.removesuffix("_attention").replace("-", "_"), 40)
+    return kind.removesuffix("_attention").replace("-", "_")
 
 
 def by_type(config: Config, rule: Rule, builders: Mapping[str, Builder], *, draft: str | None = None, key: str = "layer_types") -> Layers:
@@ -132,8 +132,10 @@ def built(config: Config, types: Sequence[str], builders: Mapping[str, Builder],
     variants = config.raw.get("per_layer_config")
     if variants:
         return _varied(config, types, builders, drafts, _overrides(variants))
-    states = {short(kind): _states_of(config, kind, builders) for kind in dict.fromkeys([*types, *drafts])}
-    return Layers([short(kind) for kind in types], states, [short(kind) for kind in drafts])
+    kinds = dict.fromkeys([*types, *drafts])
+    states = {short(kind): _states_of(config, kind, builders) for kind in kinds}
+    names = {kind: short(kind) for kind in kinds}
+    return Layers([names[kind] for kind in types], states, [names[kind] for kind in drafts])
 
 
 def _states_of(config: Config, kind: str, builders: Mapping[str, Builder]) -> States:

@@ -181,6 +181,11 @@ def exaone4(config: Config) -> Layers:
     )
 
 
+def exaone_moe(config: Config) -> Layers:
+    """As EXAONE 4, and the window is always meant."""
+    return _read(config, lambda c, count: periodic(c, count, default=4))
+
+
 def afmoe(config: Config) -> Layers:
     """The last of each `global_attn_every_n_layers` (4) layers is full."""
     return _read(config, lambda c, count: periodic(c, count, "global_attn_every_n_layers", default=4))
@@ -315,3 +320,8 @@ def plamo3(config: Config) -> Layers:
         order.append("full" if window is None else f"sliding_{window}")
         states[order[-1]] = fields.full(config) if window is None else (fields.read_heads(config).sliding(window),)
     return Layers(order, states)
+
+
+def unlimited_ocr(config: Config) -> Layers:
+    """Full attention to the prefill, a window over what is decoded: everything that was read stays."""
+    return by_type(config.overlaid({"layer_types": None}), all_full, BUILDERS)
