@@ -158,6 +158,10 @@ class Fitting:
         """The engine's own figures at that context; None where it has no notion of a capacity."""
         return self.engine.capacity(self.architecture, self._asked(context, self.workload.sequences), self.memory)
 
+    def plan(self, workload: Workload) -> Plan:
+        """The engine's plan of `workload`, which differs from the asked one in nothing but its context."""
+        return self.engine.plan(self.architecture, workload)
+
     def _asked(self, context: int, sequences: int) -> Workload:
         return replace(self.workload, context=context, sequences=sequences, shared_prefix=min(context, self.workload.shared_prefix))
 

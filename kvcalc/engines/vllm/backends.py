@@ -178,7 +178,7 @@ def _no_paged_256(ask: Ask) -> bool:
 def _flash_page(ask: Ask) -> int:
     if ask.major == HOPPER // 10 and ask.cache_dtype in _FP8 and ask.head_size == _FA4_FP8_HEADS and not ask.fa2:
         return _FA4_FP8_PAGE
-    if ask.major == BLACKWELL // 10 and ask.head_size == _FA4_PAGED_HEADS and flash_version(ask) == 4:  # noqa: PLR2004  a version
+    if ask.major == BLACKWELL // 10 and ask.head_size == _FA4_PAGED_HEADS and flash_version(ask) == 4:
         return _FA4_PAGE
     return 0
 
@@ -193,10 +193,10 @@ def _flash_objection(ask: Ask) -> str | None:
     if ask.mm_prefix and ask.quantized and ask.major == HOPPER // 10:
         return "an fp8 cache with bidirectional image tokens needs Triton on Hopper"
     if ask.quantized:
-        hopper = ask.major == HOPPER // 10 and (version == 3 or (version == 4 and ask.head_size == _FA4_FP8_HEADS))  # noqa: PLR2004  versions
-        if not hopper and not (ask.major == BLACKWELL // 10 and version == 4):  # noqa: PLR2004  a version
+        hopper = ask.major == HOPPER // 10 and (version == 3 or (version == 4 and ask.head_size == _FA4_FP8_HEADS))
+        if not hopper and not (ask.major == BLACKWELL // 10 and version == 4):
             return "an fp8 cache needs FlashAttention 3 on Hopper or FlashAttention 4"
-    if ask.mm_prefix and version != 4:  # noqa: PLR2004  a version
+    if ask.mm_prefix and version != 4:
         return "bidirectional image tokens need FlashAttention 4"
     return None
 
@@ -214,7 +214,7 @@ def _flashinfer_objection(ask: Ask) -> str | None:
     if ask.cache_dtype in _NVFP4 and ask.major != BLACKWELL // 10:
         if ask.cache_dtype != "nvfp4":
             return f"it cannot read a cache of {ask.cache_dtype} before Blackwell"
-        if ask.head_size == 64:  # noqa: PLR2004  the width that its kernel misreads
+        if ask.head_size == 64:
             return "its nvfp4 kernel misreads heads of 64"
         if ask.sink:
             return "its nvfp4 kernel has no attention sinks"
@@ -237,7 +237,7 @@ TRITON = Backend(
     mm_prefix=True,
     cross=True,
     dcp=False,
-    refuse=lambda ask: None if ask.head_size >= 32 else f"it has no kernel for heads of {ask.head_size}",  # noqa: PLR2004  its narrowest
+    refuse=lambda ask: None if ask.head_size >= 32 else f"it has no kernel for heads of {ask.head_size}",
 )
 FLEX = Backend("FLEX_ATTENTION", _PLAIN, multiple=16, mm_prefix=True, dcp=False)
 TURBOQUANT = Backend("TURBOQUANT", _TURBOQUANT, sizes=(16, 32, 64, 128), dcp=False)
@@ -294,7 +294,7 @@ _INDEX_TILE = 128
 
 
 def _flashmla_sparse_objection(ask: Ask) -> str | None:
-    if ask.head_size == 512:  # noqa: PLR2004  rows without a rotary part
+    if ask.head_size == 512:
         if ask.major != HOPPER // 10 or ask.cache_dtype not in ("auto", "bfloat16", "float16", "fp8_ds_mla"):
             return "it runs rows of 512 on Hopper in bf16 or fp8_ds_mla only"
         if ask.rope_dim:
@@ -313,7 +313,7 @@ def _flashinfer_sparse_objection(ask: Ask) -> str | None:
 def _fa4_sparse_objection(ask: Ask) -> str | None:
     if ask.index_topk % _INDEX_TILE:
         return f"it needs an index_topk that is a multiple of {_INDEX_TILE}"
-    if ask.rope_dim != 64:  # noqa: PLR2004  DeepSeek's rotary width
+    if ask.rope_dim != 64:
         return "it needs rows of 512 + 64"
     return _flashinfer_sparse_objection(ask)
 
@@ -396,7 +396,7 @@ def priorities(ask: Ask) -> tuple[Backend, ...]:
     if ask.mla:
         tail = (FLASH_ATTN_MLA_SPARSE, FLASHMLA_SPARSE)
         # Rows of 512, without a rotary part, go to FlashInfer first.
-        sparse = (FLASHINFER_MLA_SPARSE_SM90, *tail) if ask.head_size == 512 else (*tail, FLASHINFER_MLA_SPARSE_SM90)  # noqa: PLR2004
+        sparse = (FLASHINFER_MLA_SPARSE_SM90, *tail) if ask.head_size == 512 else (*tail, FLASHINFER_MLA_SPARSE_SM90)
         return (FLASH_ATTN_MLA, FLASHMLA, FLASHINFER_MLA, TRITON_MLA, *sparse)
     if ask.major == BLACKWELL // 10:
         return (*((TRITON_FLASHINFER,) if ask.mm_prefix else ()), FLASHINFER, FLASH_ATTN, TRITON, FLEX, TURBOQUANT)

@@ -6,19 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from kvcalc.engines.base import Engine, Fitting, Setting, context_messages
-from kvcalc.engines.vllm import lines, recurrent, settings
+from kvcalc.engines.vllm import lines, settings
 from kvcalc.engines.vllm.dtypes import format_of
 from kvcalc.engines.vllm.model import build_pool, read_start
 from kvcalc.engines.vllm.specs import RECURRENT
 from kvcalc.plan import Capacity, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kvcalc.architecture import Architecture
     from kvcalc.engines.vllm.model import Start
     from kvcalc.engines.vllm.pool import Pool
-    from kvcalc.states import State
     from kvcalc.workload import Workload
 
 
@@ -32,6 +29,10 @@ class VllmFitting(Fitting):
     def admits(self, context: int, sequences: int) -> bool:
         """That many requests of that length fit."""
         return self.pool.admits(self.memory, context, sequences, min(context, self.workload.shared_prefix))
+
+    def plan(self, workload: Workload) -> Plan:
+        """The plan of the same start."""
+        return make_plan(self.start, self.pool, workload, self.engine.context_of(self.architecture, workload))
 
     def capacity(self, context: int) -> Capacity:
         """The log line at this max_model_len: blocks, tokens, concurrency."""
@@ -69,29 +70,7 @@ class Vllm(Engine):
     def plan(self, architecture: Architecture, workload: Workload) -> Plan:
         """Blocks of `sequences` requests of full length, on every GPU. Raises every error that vLLM's own start would raise."""
         start = read_start(architecture, workload, self.read_args(workload.engine_args))
-        pool = build_pool(start)
-        context = self.context_of(architecture, workload)
-        notes, warnings = context_messages(architecture, workload, context)
-        prefix = workload.shared_prefix
-        if prefix and not pool.shares_prefixes:
-            warnings.append("prefix caching is off, so no prefix is shared")
-        tensors = _tensors(start)
-        one, more = pool.request_blocks(context), pool.request_blocks(context + 1)
-        return Plan(
-            engine=self.name,
-            version=self.version,
-            args=in_force(start, pool, context),
-            kv_dtype=format_of(start.cache, start.own),
-            context=context,
-            lines=lines.lines(pool, context, workload.sequences, prefix, tensors),
-            per_device=pool.used_blocks(context, workload.sequences, prefix) * pool.block_bytes,
-            per_sequence=one * pool.all_devices,
-            per_token=lines.per_token(pool.layers),
-            growth_per_token=(more - one) * pool.all_devices,
-            fixed=_fixed_blocks(pool, context) * pool.all_devices,
-            notes=(*notes, *start.notes, *pool_notes(start, pool)),
-            warnings=tuple(warnings),
-        )
+        return make_plan(start, build_pool(start), workload, self.context_of(architecture, workload))
 
     def fitting(self, architecture: Architecture, workload: Workload, kv_memory: int) -> VllmFitting:
         """What vLLM makes of `kv_memory` bytes per GPU."""
@@ -103,13 +82,29 @@ class Vllm(Engine):
         return self.fitting(architecture, workload, kv_memory).capacity(self.context_of(architecture, workload))
 
 
-def _tensors(start: Start) -> Mapping[State, tuple[recurrent.Tensor, ...]]:
-    types = recurrent.read_types(start.family, start.architecture.traits, start.args, start.own)
-    return {
-        entry.state: recurrent.tensors(entry.state, types, start.tp, start.spec_tokens)
-        for entry in start.entries
-        if entry.state.is_recurrent
-    }
+def make_plan(start: Start, pool: Pool, workload: Workload, context: int) -> Plan:
+    """The plan of one start at one context."""
+    notes, warnings = context_messages(start.architecture, workload, context)
+    prefix = workload.shared_prefix
+    if prefix and not pool.shares_prefixes:
+        warnings.append("prefix caching is off, so no prefix is shared")
+    one, more = pool.request_blocks(context), pool.request_blocks(context + 1)
+    alike = lines.alike_layers(pool)
+    return Plan(
+        engine=Vllm.name,
+        version=Vllm.version,
+        args=in_force(start, pool, context),
+        kv_dtype=format_of(start.cache, start.own),
+        context=context,
+        lines=lines.lines(pool, alike, context, workload.sequences, prefix),
+        per_device=pool.used_blocks(context, workload.sequences, prefix) * pool.block_bytes,
+        per_sequence=one * pool.all_devices,
+        per_token=lines.per_token(alike),
+        growth_per_token=(more - one) * pool.all_devices,
+        fixed=_fixed_blocks(pool, context) * pool.all_devices,
+        notes=(*notes, *start.notes, *pool_notes(start, pool)),
+        warnings=tuple(warnings),
+    )
 
 
 def _fixed_blocks(pool: Pool, context: int) -> int:
@@ -136,7 +131,7 @@ def pool_notes(start: Start, pool: Pool) -> list[str]:
     """What a reader has to know to follow the figures."""
     notes: list[str] = []
     if len(pool.groups) > 1:
-        sizes = ", ".join(str(len(group.layers)) for group in pool.groups[:12]) + (", …" if len(pool.groups) > 12 else "")  # noqa: PLR2004  a line's worth
+        sizes = ", ".join(str(len(group.layers)) for group in pool.groups[:12]) + (", …" if len(pool.groups) > 12 else "")
         notes.append(
             f"{len(pool.groups)} groups of layers ({sizes}) draw from one pool; a block id costs {pool.block_bytes:,} B on the fullest GPU"
         )

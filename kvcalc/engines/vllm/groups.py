@@ -13,6 +13,7 @@ bytes of a block id = widest group          every group draws ids from the same 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcalc.engines.vllm.specs import CHUNKED, CROSS, FULL, FULL_KINDS, MLA, RECURRENT, RING, SLIDING, SLIDING_MLA, WINDOW_KINDS, Spec
@@ -25,11 +26,25 @@ if TYPE_CHECKING:
 _SPLIT_FROM = (3, 2)
 
 
-class Group(NamedTuple):
-    """Layers behind one block table: their numbers in the model's list of cache layers, and their specs."""
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Layers behind one block table: their numbers in the model's list of cache layers, their specs, and how many of each there are."""
 
     layers: tuple[int, ...]
     specs: tuple[Spec, ...]
+    kinds: dict[Spec, int]
+
+
+def make_group(layers: Sequence[int], specs: Sequence[Spec]) -> Group:
+    """The group of the layers `layers` of a model whose cache layers have `specs`."""
+    own = tuple(specs[number] for number in layers)
+    counts: dict[int, int] = {}
+    for spec in own:
+        counts[id(spec)] = counts.get(id(spec), 0) + 1
+    kinds: dict[Spec, int] = {}
+    for spec in {id(spec): spec for spec in own}.values():
+        kinds[spec] = kinds.get(spec, 0) + counts[id(spec)]
+    return Group(tuple(layers), own, kinds)
 
 
 def group_layers(specs: Sequence[Spec], *, block_outermost: bool, merge_windows: bool) -> tuple[Group, ...]:
@@ -39,7 +54,7 @@ def group_layers(specs: Sequence[Spec], *, block_outermost: bool, merge_windows:
     if merge_windows:
         specs = promote(specs)
     if is_mergeable(specs) or is_one_type(specs):
-        return (Group(tuple(range(len(specs))), tuple(specs)),)
+        return (make_group(range(len(specs)), specs),)
     if block_outermost and len({spec.page for spec in specs}) > 1:
         return _packed(specs)
     try:
@@ -48,7 +63,7 @@ def group_layers(specs: Sequence[Spec], *, block_outermost: bool, merge_windows:
         promoted = _full_allocation(specs)
         if promoted is None:
             raise
-        return (Group(tuple(range(len(specs))), promoted),)
+        return (make_group(range(len(specs)), promoted),)
 
 
 # --- what may share a table ------------------------------------------------------------------------------------------------------
@@ -172,8 +187,7 @@ def _equal_groups(specs: tuple[Spec, ...]) -> tuple[Group, ...]:
     groups: list[Group] = []
     for bucket in buckets:
         count = -(-len(bucket) // size)
-        dealt = (bucket[i::count] for i in range(count))
-        groups += [Group(tuple(part), tuple(specs[i] for i in part)) for part in dealt]
+        groups += [make_group(bucket[i::count], specs) for i in range(count)]
     return tuple(groups)
 
 
@@ -248,7 +262,7 @@ def _packed(specs: Sequence[Spec]) -> tuple[Group, ...]:
             count = max(count, -(-len(bucket.layers) // fitting))
         rows = list(zip(*bucket.by_page.values(), strict=False)) if count > 1 else []
         parts = [[number for row in rows[i::count] for number in row] for i in range(count)] if rows else [bucket.layers]
-        groups += [Group(tuple(part), tuple(specs[i] for i in part)) for part in parts]
+        groups += [make_group(part, specs) for part in parts]
     return tuple(groups)
 
 
@@ -260,19 +274,23 @@ def approximate_gcd(values: Sequence[int], least: int) -> int:
 
 def block_bytes(groups: Sequence[Group], members: frozenset[int] | None, *, block_outermost: bool) -> int:
     """Bytes that one block id takes on a GPU that holds the layers `members` (None: all)."""
-    widest = max(
-        sum(
-            _strided(spec, block_outermost)
-            for number, spec in zip(group.layers, group.specs, strict=True)
-            if members is None or number in members
-        )
-        for group in groups
-    )
+    widest = max(sum(count * _strided(spec, block_outermost) for spec, count in held(group, members).items()) for group in groups)
     if not block_outermost:
         return widest
-    stride = math.lcm(*(spec.stride for group in groups for spec in group.specs))
+    stride = math.lcm(*(spec.stride for group in groups for spec in group.kinds))
     return -(-widest // stride) * stride
 
 
-def _strided(spec: Spec, block_outermost: bool) -> int:  # noqa: FBT001  a flag of the layout
+def held(group: Group, members: frozenset[int] | None) -> dict[Spec, int]:
+    """How many layers of each spec a GPU holds that has the layers `members` (None: all)."""
+    if members is None:
+        return group.kinds
+    found: dict[Spec, int] = {}
+    for number, spec in zip(group.layers, group.specs, strict=True):
+        if number in members:
+            found[spec] = found.get(spec, 0) + 1
+    return found
+
+
+def _strided(spec: Spec, block_outermost: bool) -> int:
     return spec.page if block_outermost else -(-spec.page // spec.stride) * spec.stride

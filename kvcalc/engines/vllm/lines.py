@@ -20,7 +20,7 @@ from kvcalc.formats import get_format
 from kvcalc.plan import Line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from kvcalc.engines.vllm.pool import CacheLayer, Pool
     from kvcalc.engines.vllm.recurrent import Tensor
@@ -41,6 +41,7 @@ class Use:
 
     state: State
     spec: Spec
+    tensors: tuple[Tensor, ...]
     layers: int
     blocks: int
     shared: int
@@ -52,23 +53,37 @@ class Asked(NamedTuple):
     demand: Demand
     sequences: int
     ranks: int
-    tensors: Mapping[State, tuple[Tensor, ...]]
 
 
-def lines(pool: Pool, context: int, sequences: int, prefix: int, tensors: Mapping[State, tuple[Tensor, ...]]) -> tuple[Line, ...]:
+#: For every group, its layers by state and spec: one of them, its spec in the group, and how many there are.
+Alike = list[list[tuple["CacheLayer", Spec, int]]]
+
+
+def lines(pool: Pool, alike: Alike, context: int, sequences: int, prefix: int) -> tuple[Line, ...]:
     """Every byte that `sequences` requests of `context` tokens take on all GPUs, the padding last."""
-    asked = Asked(pool.demand(context), sequences, pool.ranks, tensors)
+    asked = Asked(pool.demand(context), sequences, pool.ranks)
     blocks, shared = pool.group_blocks(context), pool.shared_blocks(context, prefix)
     found: list[Line] = []
-    for number, group in enumerate(pool.groups):
+    for number, group in enumerate(alike):
         used = shared[number] + sequences * (blocks[number] - shared[number])
-        counts: dict[tuple[State, Spec], int] = {}
-        for layer, spec in zip(group.layers, group.specs, strict=True):
-            key = (pool.layers[layer].state, spec)
-            counts[key] = counts.get(key, 0) + 1
-        for (state, spec), layers in counts.items():
-            found += _use_lines(Use(state, spec, layers, used, shared[number]), asked)
+        for layer, spec, layers in group:
+            found += _use_lines(Use(layer.state, spec, layer.tensors, layers, used, shared[number]), asked)
     return tuple(_gather((*found, _group_padding(pool, blocks, shared, sequences))))
+
+
+def alike_layers(pool: Pool) -> Alike:
+    """The layers of every group by state and spec."""
+    found: Alike = []
+    for group in pool.groups:
+        counts: dict[tuple[int, int], int] = {}
+        first: dict[tuple[int, int], tuple[CacheLayer, Spec]] = {}
+        for number, spec in zip(group.layers, group.specs, strict=True):
+            layer = pool.layers[number]
+            key = (id(layer.state), id(spec))
+            counts[key] = counts.get(key, 0) + 1
+            first.setdefault(key, (layer, spec))
+        found.append([(layer, spec, counts[key]) for key, (layer, spec) in first.items()])
+    return found
 
 
 def _use_lines(use: Use, asked: Asked) -> Iterable[Line]:
@@ -188,7 +203,7 @@ def _attention_lines(use: Use, asked: Asked) -> Iterable[Line]:
 
 def _recurrent_lines(use: Use, asked: Asked) -> Iterable[Line]:
     n, kind, spec = asked.sequences, use.state.kind, use.spec
-    for tensor in asked.tensors[use.state]:
+    for tensor in use.tensors:
         yield Line(
             kind,
             use.layers,
@@ -200,7 +215,7 @@ def _recurrent_lines(use: Use, asked: Asked) -> Iterable[Line]:
             f"{use.layers} layers x {tensor.whole_bytes:,} B{_times(n)}",
             fixed=True,
         )
-    whole = sum(tensor.whole_bytes for tensor in asked.tensors[use.state])
+    whole = sum(tensor.whole_bytes for tensor in use.tensors)
     yield Line(
         kind,
         use.layers,
@@ -233,7 +248,7 @@ def _group_padding(pool: Pool, blocks: tuple[int, ...], shared: tuple[int, ...],
     total, wasted, narrow = pool.all_devices, 0, 0
     for number, group in enumerate(pool.groups):
         used = shared[number] + sequences * (blocks[number] - shared[number])
-        spare = total - sum(spec.page for spec in group.specs) * pool.ranks
+        spare = total - sum(count * spec.page for spec, count in group.kinds.items()) * pool.ranks
         wasted += used * spare
         narrow += used if spare else 0
     text = f"{narrow:,} blocks of groups that hold less than the {total:,} B of a block id on all GPUs"
@@ -268,11 +283,11 @@ def _gather(found: Iterable[Line]) -> Iterable[Line]:
         )
 
 
-def per_token(layers: Iterable[CacheLayer]) -> int:
+def per_token(alike: Alike) -> int:
     """What one token takes in every layer that still holds it, one copy, no rounding."""
     total = Fraction(0)
-    for layer in layers:
-        spec = layer.spec
-        if spec.kind not in (RECURRENT, RING):
-            total += Fraction(sum(part.bytes for part in parts_of(layer.state, spec)), spec.per_state)
+    for group in alike:
+        for layer, spec, layers in group:
+            if spec.kind not in (RECURRENT, RING):
+                total += Fraction(layers * sum(part.bytes for part in parts_of(layer.state, spec)), spec.per_state)
     return -(-total.numerator // total.denominator)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvcalc.engines.vllm import backends, blocksize, dtypes, recurrent, settings
+from kvcalc.engines.vllm import backends, blocksize, compressed, dtypes, recurrent, settings, speculation
 from kvcalc.engines.vllm.groups import group_layers
 from kvcalc.engines.vllm.pool import CacheLayer, Pool, make_pool
 from kvcalc.engines.vllm.specs import CHUNKED, CROSS, FULL, MLA, RECURRENT, SLIDING, SLIDING_MLA, Demand, Spec
@@ -17,7 +17,7 @@ from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.formats import get_format
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from kvcalc.architecture import Architecture
     from kvcalc.engines.vllm.settings import Card, Scheduler
@@ -26,10 +26,23 @@ if TYPE_CHECKING:
 
 #: Families whose latents vLLM stores as one row of all heads; others with such fields run as ordinary attention (model_arch_config_convertor.py).
 MLA_FAMILIES = frozenset(
-    """
-    axk1 bailing_hybrid deepseek_v2 deepseek_v3 deepseek_v32 dots3_note glm4_moe_lite glm5_next glm5_next_text glm_moe_dsa hy_v4
-    kimi_k2 kimi_linear longcat_flash pangu_ultra_moe
-    """.split()
+    [
+        "axk1",
+        "bailing_hybrid",
+        "deepseek_v2",
+        "deepseek_v3",
+        "deepseek_v32",
+        "dots3_note",
+        "glm4_moe_lite",
+        "glm5_next",
+        "glm5_next_text",
+        "glm_moe_dsa",
+        "hy_v4",
+        "kimi_k2",
+        "kimi_linear",
+        "longcat_flash",
+        "pangu_ultra_moe",
+    ]
 )
 #: Families with attention sinks.
 SINK_FAMILIES = frozenset({"gpt_oss", "openai_privacy_filter"})
@@ -44,15 +57,23 @@ PACKED_ROWS = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
 TURBOQUANT_ENDS = 2
 
 _SKIPPED = ("shared", "none")
-_NO_SLIDING = "sliding_window"
+#: The word for all window layers among `kv_cache_dtype_skip_layers`.
+_SLIDING_LAYERS = "sliding_window"
 
 
-class Entry(NamedTuple):
-    """A state that needs a cache: its layer, its stage, whether speculation alone needs it."""
+class Kind(NamedTuple):
+    """A state that needs a cache, and the cache type asked for it; alike layers share one."""
+
+    state: State
+    dtype: str
+
+
+class Place(NamedTuple):
+    """One cache of one layer: its pipeline stage, its kind's number, whether speculation alone needs it."""
 
     layer: int
     stage: int
-    state: State
+    kind: int
     draft: bool
 
 
@@ -67,7 +88,8 @@ class Start:
     scheduler: Scheduler
     own: str
     cache: str
-    entries: tuple[Entry, ...]
+    kinds: tuple[Kind, ...]
+    places: tuple[Place, ...]
     spec_tokens: int
     prefix_caching: bool
     notes: list[str] = field(default_factory=list)
@@ -85,13 +107,17 @@ class Start:
     @property
     def align(self) -> bool:
         """Prefix caching keeps states of recurrent layers."""
-        return self.prefix_caching and any(entry.state.is_recurrent for entry in self.entries)
+        return self.prefix_caching and any(kind.state.is_recurrent for kind in self.kinds)
 
     @property
     def is_hybrid(self) -> bool:
         """Attention and recurrent layers in one model."""
-        kinds = {entry.state.is_recurrent for entry in self.entries if not entry.draft}
-        return len(kinds) == 2  # noqa: PLR2004  both
+        return len({state.is_recurrent for state in kept_states(self.architecture)}) > 1
+
+
+def kept_states(architecture: Architecture) -> list[State]:
+    """The model's own states that need a cache."""
+    return [state for states in architecture.layers.states.values() for state in states if state.kind not in _SKIPPED]
 
 
 def read_start(architecture: Architecture, workload: Workload, args: dict[str, Any]) -> Start:
@@ -101,11 +127,13 @@ def read_start(architecture: Architecture, workload: Workload, args: dict[str, A
     card = settings.read_card(workload.gpu)
     own, dtype_note = dtypes.model_dtype(architecture)
     cache, cache_note = dtypes.cache_dtype(workload.kv_dtype, architecture, own)
-    kinds = {state.kind: state.is_recurrent for state in architecture.states if state.kind not in _SKIPPED}
-    encoder_decoder = "cross" in kinds
-    spec_tokens = settings.speculative_tokens(args, architecture.draft.count if architecture.draft else 0)
+    states = kept_states(architecture)
+    encoder_decoder = any(state.kind == "cross" for state in states)
+    notes: list[str] = []
+    drafts = speculation.draft_layers(architecture, args["speculative_method"], notes)
+    spec_tokens = speculation.draft_tokens(args, len(drafts))
     scheduler = settings.read_scheduler(args, card, workload.pipeline_parallel, encoder_decoder=encoder_decoder)
-    attention_free = bool(kinds) and all(kinds.values())
+    attention_free = bool(states) and all(state.is_recurrent for state in states)
     asked = args["enable_prefix_caching"]
     start = Start(
         architecture,
@@ -116,10 +144,12 @@ def read_start(architecture: Architecture, workload: Workload, args: dict[str, A
         own,
         cache,
         (),
+        (),
         spec_tokens,
         prefix_caching=asked if asked is not None else not (attention_free or encoder_decoder),
+        notes=notes,
     )
-    start.entries = _entries(start)
+    start.kinds, start.places = _places(start, drafts)
     start.notes += [note for note in (dtype_note, cache_note) if note]
     if workload.gpu is None:
         start.notes.append(f"no GPU given: vLLM's defaults for an API server on {card.id}")
@@ -130,7 +160,7 @@ def _check_parallel(architecture: Architecture, workload: Workload) -> None:
     tp, dcp = workload.tensor_parallel, workload.decode_context_parallel
     if tp % dcp:
         raise EngineRejectsError(f"vLLM refuses: decode context parallel size {dcp} does not divide tensor parallel size {tp}")
-    for state in architecture.states:
+    for state in kept_states(architecture):
         query = getattr(state, "query_heads", None)
         if query and query % tp:
             raise EngineRejectsError(
@@ -148,36 +178,32 @@ def stage_of(layers: int, stages: int) -> list[int]:
     return [stage for stage, size in enumerate(sizes) for _ in range(size)]
 
 
-def _entries(start: Start) -> tuple[Entry, ...]:
+def _places(start: Start, drafts: Sequence[tuple[State, ...]]) -> tuple[tuple[Kind, ...], tuple[Place, ...]]:
+    """Every cache of every layer, in order; draft layers follow the model's, on the last stage."""
     layout, stages = start.architecture.layers, start.workload.pipeline_parallel
-    kept = {name: tuple(state for state in states if state.kind not in _SKIPPED) for name, states in layout.states.items()}
     stage = stage_of(layout.count, stages)
-    found = [Entry(i, stage[i], state, draft=False) for i, name in enumerate(layout.order) for state in kept[name]]
-    return (*found, *_draft_entries(start, layout.count, stages - 1))
+    skipped = _skip_layers(start)
+    kinds: list[Kind] = []
+    numbers: dict[tuple[int, bool], int] = {}
+    places: list[Place] = []
 
+    def place(layer: int, on: int, states: tuple[State, ...], *, draft: bool) -> None:
+        for state in states:
+            if state.kind in _SKIPPED:
+                continue
+            plain = bool(skipped) and (str(layer) in skipped or (state.kind == "sliding" and _SLIDING_LAYERS in skipped))
+            key = (id(state), plain)
+            number = numbers.get(key)
+            if number is None:
+                number = numbers[key] = len(kinds)
+                kinds.append(Kind(state, dtypes.AUTO if plain else start.cache))
+            places.append(Place(layer, on, number, draft))
 
-def _draft_entries(start: Start, first: int, stage: int) -> list[Entry]:
-    """Layers that speculation adds, on the last stage."""
-    method, architecture = start.args["speculative_method"], start.architecture
-    if method == "mtp":
-        draft = architecture.draft
-        if draft is None:
-            raise EngineRejectsError(f"vLLM refuses speculative_method mtp: {architecture.id} declares no layers for it", "leave it out")
-        return [
-            Entry(first + i, stage, state, draft=True)
-            for i, name in enumerate(draft.order)
-            for state in draft.states[name]
-            if state.kind not in _SKIPPED
-        ]
-    if method in ("eagle", "eagle3"):
-        model = next((state for state in architecture.states if state.kind == "full"), None)
-        if model is None:
-            raise UnsupportedArchitectureError(f"kvcalc does not know the draft layer of {method} for a model without full attention")
-        start.notes.append(
-            f"{method}: one draft layer with the model's own attention heads assumed; its config is not part of the question"
-        )
-        return [Entry(first, stage, model, draft=True)]
-    return []
+    for layer, name in enumerate(layout.order):
+        place(layer, stage[layer], layout.states[name], draft=False)
+    for layer, states in enumerate(drafts, layout.count):
+        place(layer, stages - 1, states, draft=True)
+    return tuple(kinds), tuple(places)
 
 
 # --- attention -------------------------------------------------------------------------------------------------------------------
@@ -227,7 +253,7 @@ def token_bytes(heads: Heads, dtype: str, own: str) -> int:
 
 def _model_head(start: Start) -> int:
     """vLLM's head size of the whole model: the widest, or the latent row."""
-    return max((heads_of(e.state, start).key for e in start.entries if _is_attention(e.state)), default=0)
+    return max((heads_of(kind.state, start).key for kind in start.kinds if _is_attention(kind.state)), default=0)
 
 
 def _is_attention(state: State) -> bool:
@@ -242,20 +268,20 @@ def _uses_mm_prefix(start: Start) -> bool:
     return outer is not None and start.family in MM_PREFIX_FAMILIES and traits.get("use_bidirectional_attention") == "vision"
 
 
-def ask_of(entry: Entry, dtype: str, start: Start) -> backends.Ask:
+def ask_of(kind: Kind, start: Start) -> backends.Ask:
     """What this layer asks of a backend."""
-    state: Any = entry.state
+    state: Any = kind.state
     heads = heads_of(state, start)
     mla = is_mla(state, start.family)
     query = getattr(state, "query_heads", None) or 0
     return backends.Ask(
         head_size=heads.key,
-        cache_dtype=dtype,
+        cache_dtype=kind.dtype,
         capability=start.card.capability,
         value_size=heads.value,
         block_size=start.args["block_size"],
         mla=mla,
-        sparse=mla and any(e.state.kind == "index" for e in start.entries),
+        sparse=mla and any(other.state.kind == "index" for other in start.kinds),
         sink=start.family in SINK_FAMILIES,
         mm_prefix=not mla and state.kind in ("full", "sliding") and _uses_mm_prefix(start),
         sliding=state.kind == "sliding",
@@ -280,26 +306,18 @@ class Choice:
 
 
 def choose_backends(start: Start) -> list[Choice | None]:
-    """A backend for every entry; None for recurrent layers. Raises EngineRejectsError."""
-    skipped = _skip_layers(start)
-    known: dict[tuple[State, str], Choice] = {}
-    found: list[Choice | None] = []
-    for entry in start.entries:
-        if entry.state.is_recurrent:
-            found.append(None)
-            continue
-        if entry.state.kind == "index":
-            found.append(Choice(backends.INDEXER, backends.Ask(0, dtypes.AUTO, start.card.capability), dtypes.AUTO))
-            continue
-        is_skipped = str(entry.layer) in skipped or (entry.state.kind == "sliding" and _NO_SLIDING in skipped)
-        dtype = dtypes.AUTO if is_skipped else start.cache
-        key = (entry.state, dtype)
-        if key not in known:
-            ask = ask_of(entry, dtype, start)
-            backend = backends.select_backend(ask, start.args["attention_backend"])
-            known[key] = Choice(backend, ask, _packed_dtype(backend, dtype))
-        found.append(known[key])
-    return found
+    """A backend for every kind of layer; None for recurrent ones. Raises EngineRejectsError."""
+    return [_choose(kind, start) for kind in start.kinds]
+
+
+def _choose(kind: Kind, start: Start) -> Choice | None:
+    if kind.state.is_recurrent:
+        return None
+    if kind.state.kind == "index":
+        return Choice(backends.INDEXER, backends.Ask(0, dtypes.AUTO, start.card.capability), dtypes.AUTO)
+    ask = ask_of(kind, start)
+    backend = backends.select_backend(ask, start.args["attention_backend"])
+    return Choice(backend, ask, _packed_dtype(backend, kind.dtype))
 
 
 def _packed_dtype(backend: backends.Backend, dtype: str) -> str:
@@ -321,7 +339,7 @@ def _skip_layers(start: Start) -> frozenset[str]:
 # --- block size ------------------------------------------------------------------------------------------------------------------
 
 
-def block_sizes(start: Start, choices: Sequence[Choice | None], states: Mapping[State, tuple[recurrent.Tensor, ...]]) -> blocksize.Blocks:
+def block_sizes(start: Start, choices: Sequence[Choice | None], recurrent_page: int) -> blocksize.Blocks:
     """vLLM's block size after all adjustments."""
     attention = [choice for choice in choices if choice is not None]
     given = start.args["block_size"]
@@ -341,8 +359,8 @@ def block_sizes(start: Start, choices: Sequence[Choice | None], states: Mapping[
             kernel=kernel,
             kernels=kernels,
             token_bytes=_hybrid_token_bytes(start, first),
-            recurrent_page=max(sum(tensor.bytes for tensor in tensors) for tensors in states.values()),
-            mla=any(is_mla(entry.state, start.family) for entry in start.entries),
+            recurrent_page=recurrent_page,
+            mla=any(is_mla(kind.state, start.family) for kind in start.kinds),
             checkpoint=_checkpoint_step(start),
         )
     if _skip_layers(start):
@@ -361,7 +379,7 @@ def block_sizes(start: Start, choices: Sequence[Choice | None], states: Mapping[
 
 def _model_heads(start: Start) -> Heads:
     """Heads as the whole model's config gives them: those of the first full attention."""
-    attention = [entry.state for entry in start.entries if _is_attention(entry.state)]
+    attention = [kind.state for kind in start.kinds if _is_attention(kind.state)]
     heads = heads_of(next((state for state in attention if state.kind == "full"), attention[0]), start)
     return heads._replace(value=heads.key) if heads.value else heads
 
@@ -384,8 +402,8 @@ def _checkpoint_step(start: Start) -> int:
     """Alignment of prefill checkpoints that blocks have to keep: only if every recurrent layer has one."""
     if not start.align:
         return 1
-    mixers = [entry.state for entry in start.entries if entry.state.is_recurrent]
-    found = [recurrent.checkpoint_alignment(state, start.family, start.card.capability) for state in dict.fromkeys(mixers)]
+    mixers = [kind.state for kind in start.kinds if kind.state.is_recurrent]
+    found = [recurrent.checkpoint_alignment(state, start.family, start.card.capability) for state in mixers]
     aligned = [value for value in found if value == recurrent.GDN_CHECKPOINT_ALIGNMENT]
     return aligned[0] if len(aligned) == len(found) else 1
 
@@ -393,28 +411,44 @@ def _checkpoint_step(start: Start) -> int:
 # --- specs -----------------------------------------------------------------------------------------------------------------------
 
 
+def recurrent_tensors(start: Start) -> list[tuple[recurrent.Tensor, ...]]:
+    """The tensors of every kind of layer; none for attention."""
+    types = recurrent.read_types(start.family, start.architecture.traits, start.args, start.own)
+    return [recurrent.tensors(kind.state, types, start.tp, start.spec_tokens) if kind.state.is_recurrent else () for kind in start.kinds]
+
+
 def build_pool(start: Start) -> Pool:
     """The pool of blocks of this start."""
+    if start.family == compressed.FAMILY:
+        return _compressed_pool(start)
     choices = choose_backends(start)
-    types = recurrent.read_types(start.family, start.architecture.traits, start.args, start.own)
-    states = {
-        entry.state: recurrent.tensors(entry.state, types, start.tp, start.spec_tokens)
-        for entry in start.entries
-        if entry.state.is_recurrent
-    }
-    sizes = block_sizes(start, choices, states)
+    tensors = recurrent_tensors(start)
+    sizes = block_sizes(start, choices, max((sum(tensor.bytes for tensor in item) for item in tensors), default=0))
     step = _checkpoint_step(start)
-    known: dict[tuple[State, str], Spec] = {}
-    layers: list[CacheLayer] = []
-    for entry, choice in zip(start.entries, choices, strict=True):
-        key = (entry.state, choice.dtype if choice else "")
-        if key not in known:
-            if choice is None:
-                known[key] = _recurrent_spec(entry.state, states[entry.state], sizes, start, step)
-            else:
-                known[key] = _attention_spec(entry.state, choice, sizes, start)
-        layers.append(CacheLayer(entry.layer, entry.stage, entry.state, known[key], entry.draft))
-    return _pool(start, tuple(layers), sizes.size, block_outermost=False)
+    specs = [
+        _recurrent_spec(kind.state, item, sizes, start, step) if choice is None else _attention_spec(kind.state, choice, sizes, start)
+        for kind, choice, item in zip(start.kinds, choices, tensors, strict=True)
+    ]
+    layers = tuple(
+        CacheLayer(place.layer, place.stage, start.kinds[place.kind].state, specs[place.kind], tensors[place.kind])
+        for place in start.places
+    )
+    return _pool(start, layers, sizes.size, block_outermost=False)
+
+
+def _compressed_pool(start: Start) -> Pool:
+    if start.workload.decode_context_parallel > 1:
+        raise EngineRejectsError("vLLM refuses decode context parallelism with sliding windows", "leave decode_context_parallel at 1")
+    size = compressed.check_block(start.args["block_size"])
+    layout = compressed.read_layout(start.cache, start.args["attention_backend"], start.card.capability)
+    specs = [compressed.specs(kind.state, layout) for kind in start.kinds]
+    layers = tuple(
+        CacheLayer(place.layer, place.stage, start.kinds[place.kind].state, spec)
+        for place in start.places
+        if not place.draft or start.kinds[place.kind].state.kind == "latent"
+        for spec in specs[place.kind]
+    )
+    return _pool(start, layers, size, block_outermost=True)
 
 
 def _recurrent_spec(state: State, tensors: tuple[recurrent.Tensor, ...], sizes: blocksize.Blocks, start: Start, step: int) -> Spec:
@@ -477,10 +511,7 @@ def _index_spec(state: Any, sizes: blocksize.Blocks) -> Spec:
 def _pool(start: Start, layers: tuple[CacheLayer, ...], size: int, *, block_outermost: bool) -> Pool:
     specs = [layer.spec for layer in layers]
     groups = group_layers(specs, block_outermost=block_outermost, merge_windows=start.args["disable_hybrid_kv_cache_manager"] is True)
-    modules = sum(1 for _ in {layer.layer for layer in layers if layer.draft})
-    retained = max(0, min(modules, start.spec_tokens) - 1) if start.args["speculative_method"] == "mtp" else 0
-    if retained:
-        retained = start.spec_tokens - 1
+    retained = speculation.retained_tokens(start.architecture, start.args["speculative_method"], start.spec_tokens)
     dcp, align, scheduler = start.workload.decode_context_parallel, start.align, start.scheduler
 
     def demand(context: int) -> Demand:

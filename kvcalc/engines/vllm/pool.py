@@ -8,8 +8,8 @@ fits              requests x blocks of a request <= blocks - 1          block 0 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvcalc.engines.vllm.groups import Group, block_bytes
 from kvcalc.engines.vllm.specs import FULL_KINDS, Demand, Spec, request_blocks
@@ -17,18 +17,18 @@ from kvcalc.engines.vllm.specs import FULL_KINDS, Demand, Spec, request_blocks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kvcalc.engines.vllm.recurrent import Tensor
     from kvcalc.states import State
 
 
-@dataclass(frozen=True, slots=True)
-class CacheLayer:
-    """One thing that vLLM keeps a cache for: a state of a layer, on a pipeline stage."""
+class CacheLayer(NamedTuple):
+    """One thing that vLLM keeps a cache for: a state of a layer, on a pipeline stage; `tensors` of recurrent layers."""
 
     layer: int
     stage: int
     state: State
     spec: Spec
-    draft: bool = False
+    tensors: tuple[Tensor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ class Pool:
     ranks: int
     override: int | None = None
     shares_prefixes: bool = False
+    _known: dict[int, tuple[int, ...]] = field(default_factory=dict, repr=False)
 
     @property
     def block_bytes(self) -> int:
@@ -63,8 +64,12 @@ class Pool:
 
     def group_blocks(self, context: int) -> tuple[int, ...]:
         """Blocks of one request, group by group."""
-        demand = self.demand(context)
-        return tuple(max(request_blocks(spec, demand) for spec in set(group.specs)) for group in self.groups)
+        found = self._known.get(context)
+        if found is None:
+            demand = self.demand(context)
+            found = tuple(max(request_blocks(spec, demand) for spec in group.kinds) for group in self.groups)
+            self._known[context] = found
+        return found
 
     def request_blocks(self, context: int) -> int:
         """Blocks of one request of full length."""

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.engines.base import Setting
-from kvcalc.errors import EngineRejectsError, UsageError
-from kvcalc.hardware import get_gpu
+from kvcalc.engines.vllm.speculation import METHODS, OTHER_METHODS
+from kvcalc.errors import EngineRejectsError
+from kvcalc.hardware import get_gpu, parse_gpu
 from kvcalc.units import GIB
 
 if TYPE_CHECKING:
@@ -32,9 +33,6 @@ DEFAULT_GPU = "h100-80gb"
 
 API_SERVER, LLM_CLASS = "api_server", "llm_class"
 MAMBA_DTYPES = ("auto", "float32", "float16", "bfloat16")
-#: Methods whose extra layers, if any, are known from the model's own config; `eagle` and `eagle3` have one layer of their own.
-SPECULATIVE_METHODS = ("mtp", "eagle", "eagle3", "ngram", "ngram_gpu", "suffix")
-OTHER_SPECULATIVE_METHODS = ("draft_model", "dflash", "dspark", "extract_hidden_states", "custom_class")
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("block_size", "int", None, "tokens per block; the engine may raise it", least=1),
@@ -48,7 +46,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("mamba_cache_dtype", "str", "auto", "type of convolution (and recurrent) states", MAMBA_DTYPES),
     Setting("mamba_ssm_cache_dtype", "str", "auto", "type of recurrent states", MAMBA_DTYPES),
     Setting("num_speculative_tokens", "int", None, "draft tokens a step", least=1),
-    Setting("speculative_method", "str", None, "speculative decoding", (*SPECULATIVE_METHODS, *OTHER_SPECULATIVE_METHODS)),
+    Setting("speculative_method", "str", None, "speculative decoding", (*METHODS, *OTHER_METHODS)),
     Setting("usage_context", "str", API_SERVER, "api_server (vllm serve) or llm_class (the LLM class)", (API_SERVER, LLM_CLASS)),
     Setting("attention_backend", "str", None, "a backend by vLLM's name, such as FLASH_ATTN; default: by card and model"),
     Setting("gpu_memory_utilization", "float", 0.92, "share of the card's memory, where the budget is a card's", least=0),
@@ -69,7 +67,7 @@ class Card:
 
 def read_card(gpu: str | None) -> Card:
     """The card behind `--gpu`, or an H100. Raises UsageError, EngineRejectsError for a card that is not CUDA's."""
-    found = get_gpu(gpu or DEFAULT_GPU)
+    found = get_gpu(DEFAULT_GPU) if gpu is None else parse_gpu(gpu)[0]
     if found.capability is None:
         raise EngineRejectsError(f"kvcalc knows vLLM's rules for NVIDIA cards, and {found.id} is none", "choose an NVIDIA card")
     api, offline, sequences = _tier(found)
@@ -117,22 +115,3 @@ def read_scheduler(args: Mapping[str, Any], card: Card, stages: int, *, encoder_
         batches=stages + 1 if asynchronous else stages,
         chunked_prefill=not encoder_decoder,
     )
-
-
-def speculative_tokens(args: Mapping[str, Any], draft_layers: int) -> int:
-    """Draft tokens a step; 0 without speculation. Raises UsageError for half a setting, or a method that needs a second model."""
-    method, tokens = args["speculative_method"], args["num_speculative_tokens"]
-    if method is None:
-        if tokens is not None:
-            raise UsageError("engine setting num_speculative_tokens needs speculative_method", "such as speculative_method=mtp")
-        return 0
-    if method in OTHER_SPECULATIVE_METHODS:
-        raise UsageError(
-            f"speculative_method {method} runs a second model, whose config kvcalc does not take",
-            "one of " + ", ".join(SPECULATIVE_METHODS),
-        )
-    if tokens is None and method == "mtp":
-        return draft_layers
-    if tokens is None:
-        raise EngineRejectsError(f"vLLM refuses speculative_method {method} without num_speculative_tokens", "give num_speculative_tokens")
-    return int(tokens)

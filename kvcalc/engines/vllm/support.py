@@ -64,10 +64,29 @@ PLUGIN_FAMILIES = frozenset({"bart", "mbart", "florence2"})
 
 #: Recurrent layers that vLLM has a model for, by family.
 RECURRENT_FAMILIES = frozenset(
-    """
-    alice_ai bailing_hybrid falcon_h1 falcon_mamba glm5_next_text granitemoehybrid jamba kimi_k3 kimi_linear lfm2 lfm2_moe mamba
-    mamba2 nemotron_h nemotron_h_puzzle olmo_hybrid qwen3_5_moe_text qwen3_5_text qwen3_next qwen4_exp_text zamba2
-    """.split()
+    [
+        "alice_ai",
+        "bailing_hybrid",
+        "falcon_h1",
+        "falcon_mamba",
+        "glm5_next_text",
+        "granitemoehybrid",
+        "jamba",
+        "kimi_k3",
+        "kimi_linear",
+        "lfm2",
+        "lfm2_moe",
+        "mamba",
+        "mamba2",
+        "nemotron_h",
+        "nemotron_h_puzzle",
+        "olmo_hybrid",
+        "qwen3_5_moe_text",
+        "qwen3_5_text",
+        "qwen3_next",
+        "qwen4_exp_text",
+        "zamba2",
+    ]
 )
 
 

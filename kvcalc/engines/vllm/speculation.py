@@ -1,0 +1,132 @@
+"""Speculative decoding: the layers that it adds, and the tokens that it drafts (vLLM 0.33, config/speculative.py).
+
+    mtp               the model's own draft layers, after its last layer, on the last pipeline stage
+    eagle, eagle3     a draft model of one attention layer; its config is not part of the question
+    ngram, suffix     no layers
+
+Draft tokens widen the convolution of recurrent layers and add a state of theirs each; they add nothing to attention layers.
+With several MTP modules a window keeps as many tokens more as there are draft tokens but one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kvcalc.architecture import Architecture
+    from kvcalc.states import State
+
+#: Methods whose layers, if any, are known from the model's own config.
+METHODS = ("mtp", "eagle", "eagle3", "ngram", "ngram_gpu", "suffix")
+#: Methods that run a model of their own.
+OTHER_METHODS = ("draft_model", "dflash", "dspark", "extract_hidden_states", "custom_class")
+
+#: Families that vLLM has an MTP model for → draft layers where the config is silent; 0 = the config has to say.
+MTP_FAMILIES: dict[str, int] = {
+    **dict.fromkeys(
+        (
+            "bailing_hybrid",
+            "deepseek_v3",
+            "deepseek_v32",
+            "deepseek_v4",
+            "ernie4_5_moe",
+            "exaone4_5_text",
+            "exaone_moe",
+            "glm4_moe",
+            "glm4_moe_lite",
+            "glm5_next_text",
+            "glm_moe_dsa",
+            "glm_ocr_text",
+            "hy_v3",
+            "hy_v4",
+            "kimi_k3",
+            "mimo",
+            "nemotron_h",
+            "pangu_ultra_moe",
+        ),
+        0,
+    ),
+    **dict.fromkeys(
+        (
+            "longcat_flash",
+            "mimo_v2",
+            "mimo_v2_flash",
+            "minimax_m3_vl_text",
+            "qwen3_5_moe_text",
+            "qwen3_5_text",
+            "qwen3_next",
+            "qwen4_exp_text",
+            "step3p5",
+        ),
+        1,
+    ),
+}
+#: Families of which vLLM runs the first draft layer only, however many the checkpoint has.
+_FIRST_ONLY = ("mimo_v2", "mimo_v2_flash")
+
+_FULL_KINDS = ("full", "latent")
+
+
+def draft_layers(architecture: Architecture, method: str | None, notes: list[str]) -> list[tuple[State, ...]]:
+    """The states of each draft layer. Raises EngineRejectsError, UnsupportedArchitectureError."""
+    if method == "mtp":
+        return _mtp_layers(architecture)
+    if method in ("eagle", "eagle3"):
+        notes.append(
+            f"{method}: one draft layer with the model's own attention assumed; the draft model's config is not part of the question"
+        )
+        return [_model_attention(architecture, method)]
+    return []
+
+
+def _mtp_layers(architecture: Architecture) -> list[tuple[State, ...]]:
+    family, draft = architecture.family, architecture.draft
+    silent = MTP_FAMILIES.get(family)
+    if silent is None:
+        raise EngineRejectsError(f"vLLM refuses speculative_method mtp: it has no MTP model for {family}", "leave speculative_method out")
+    if draft is not None:
+        layers = [draft.states[name] for name in draft.order]
+        return layers[:1] if family in _FIRST_ONLY else layers
+    if not silent:
+        raise EngineRejectsError(
+            f"vLLM refuses speculative_method mtp: the config of {architecture.id} declares no draft layers", "leave it out"
+        )
+    return [_model_attention(architecture, "mtp")] * silent
+
+
+def _model_attention(architecture: Architecture, method: str) -> tuple[State, ...]:
+    found = next((state for state in architecture.states if state.kind in _FULL_KINDS), None)
+    if found is None:
+        raise UnsupportedArchitectureError(f"kvcalc does not know the draft layer of {method} for a model without full attention")
+    return (found,)
+
+
+def draft_tokens(args: Mapping[str, Any], layers: int) -> int:
+    """Draft tokens a step; 0 without speculation. Raises UsageError for half a setting, or a method that needs a second model."""
+    method, tokens = args["speculative_method"], args["num_speculative_tokens"]
+    if method is None:
+        if tokens is not None:
+            raise UsageError("engine setting num_speculative_tokens needs speculative_method", "such as speculative_method=mtp")
+        return 0
+    if method in OTHER_METHODS:
+        raise UsageError(
+            f"speculative_method {method} runs a second model, whose config kvcalc does not take", "one of " + ", ".join(METHODS)
+        )
+    if tokens is None:
+        if method != "mtp":
+            raise EngineRejectsError(f"vLLM refuses speculative_method {method} without num_speculative_tokens", "give it")
+        return layers
+    if method == "mtp" and tokens > layers and tokens % layers:
+        raise EngineRejectsError(f"vLLM refuses {tokens} draft tokens of {layers} MTP layers", f"a multiple of {layers}")
+    return int(tokens)
+
+
+def retained_tokens(architecture: Architecture, method: str | None, tokens: int) -> int:
+    """Tokens that a window keeps beyond itself: with several MTP modules, all draft tokens but one."""
+    declared = architecture.traits.get("num_nextn_predict_layers")
+    modules = declared if isinstance(declared, int) and architecture.family not in _FIRST_ONLY else 1
+    return tokens - 1 if method == "mtp" and min(modules, tokens) > 1 else 0
