@@ -73,6 +73,10 @@ class Share:
     free: bool = False
 
 
+_MEMORY_KNOWN = {
+    "reported": "exact: the total that the driver reports",
+    "nominal": "estimated: the capacity as sold, of which the driver keeps a part",
+}
 _GGML_OVERHEAD = "llama.cpp compute buffers and its 1,024 MiB margin"
 
 
@@ -150,10 +154,14 @@ def memory_budget(
     workload = request.workload
     if workload.gpu is None and memory is None:
         raise UsageError("fit: no accelerator and no memory are named", "give --gpu NAME, --memory SIZE, or --kv-memory SIZE")
-    gpu = get_gpu(workload.gpu) if workload.gpu is not None else Gpu("memory", "memory given", "any", memory or 0, 0, None, "given", "")
+    gpu = (
+        get_gpu(workload.gpu)
+        if workload.gpu is not None
+        else Gpu("memory", "memory given", "any", memory or 0, "given", 0, None, "given", "")
+    )
     share = _SHARES[request.engine]
     total = gpu.memory if memory is None else memory
-    sure = {"memory": "given" if memory is not None else f"exact: {gpu.source}"}
+    sure = {"memory": "given" if memory is not None else _MEMORY_KNOWN[gpu.known] + f" ({gpu.source})"}
     fraction = _utilization(share, request, gpu, utilization, sure)
     held = weights_per_device(architecture, workload, weights, weight_dtype, sure)
     low, likely, high = share.overhead if overhead is None else (overhead, overhead, overhead)

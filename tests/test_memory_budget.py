@@ -63,7 +63,7 @@ def test_what_is_not_known_is_refused() -> None:
     with pytest.raises(UsageError, match="not a fraction"):
         divided("vllm", utilization=1.5)
     nameless = load("llama-3.1-8b").model_copy(update={"parameters": None})
-    with pytest.raises(UsageError, match="parameters of llama-3.1-8b are not known"):
+    with pytest.raises(UsageError, match=r"parameters of llama-3\.1-8b are not known"):
         memory_budget(nameless, parse_request({"model": "llama-3.1-8b", "gpu": "h100-80gb"}))
 
 

@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "check": "kvcalc.cli.check",
     "init": "kvcalc.cli.init",
     "models": "kvcalc.cli.models",
+    "gpus": "kvcalc.cli.gpus",
     "explain": "kvcalc.cli.explain",
     "batch": "kvcalc.cli.batch",
     "lab": "kvcalc.cli.lab",

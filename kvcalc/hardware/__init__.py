@@ -17,7 +17,7 @@ from kvcalc.units import clean
 class Gpu:
     """One accelerator.
 
-    memory       bytes that a driver reports as usable
+    memory       bytes: the total that the driver reports ("reported"), or the capacity as sold ("nominal"), as `known` says
     bandwidth    bytes per second of its memory
     capability   CUDA compute capability x 10 (90 = Hopper, 100 = Blackwell data centre); None for other vendors
     """
@@ -26,6 +26,7 @@ class Gpu:
     name: str
     vendor: str
     memory: int
+    known: str
     bandwidth: int
     capability: int | None
     source: str
