@@ -87,7 +87,7 @@ def v41(config: Config) -> Layers:
     """DeepSeek-V4.1: only `kv_source_layer_ids` keep compressed rows and index keys; later layers read the last source before them."""
     count, window = layer_count(config), _window(config)
     ratios = _ratios(config, count)
-    sources = {config.checked(item, "kv_source_layer_ids", least=0) for item in config.sequence("kv_source_layer_ids") or ()}
+    sources = config.indices("kv_source_layer_ids", count) or frozenset()
     states: dict[str, tuple[State, ...]] = {"window": (window,)}
     order: list[str] = []
     source: int | None = None

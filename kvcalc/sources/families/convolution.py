@@ -37,11 +37,8 @@ def lfm2(config: Config) -> Layers:
 
 
 def _lfm2_rule(config: Config, count: int) -> list[str]:
-    listed = config.sequence("full_attn_idxs")
-    if listed is None:
-        return [FULL] * count
-    full = {config.checked(item, "full_attn_idxs", least=0) for item in listed}
-    return [FULL if i in full else CONV for i in range(count)]
+    full = config.indices("full_attn_idxs", count)
+    return [FULL if full is None or i in full else CONV for i in range(count)]
 
 
 def lfm3(config: Config) -> Layers:
@@ -90,10 +87,9 @@ def inkling_loop(config: Config) -> Layers:
 
 
 def _inkling_rule(config: Config, count: int) -> list[str]:
-    listed = config.sequence("local_layer_ids")
-    if listed is None:
-        return [HYBRID_SLIDING if (i + 1) % 6 else HYBRID for i in range(count)]
-    local = {config.checked(item, "local_layer_ids", least=0) for item in listed}
+    local = config.indices("local_layer_ids", count)
+    if local is None:
+        local = frozenset(i for i in range(count) if (i + 1) % 6)
     return [HYBRID_SLIDING if i in local else HYBRID for i in range(count)]
 
 

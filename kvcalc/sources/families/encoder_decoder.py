@@ -67,11 +67,12 @@ def t5gemma2(config: Config) -> Layers:
 
 def mllama(config: Config) -> Layers:
     """Full self-attention, except that layers in `cross_attention_layers` see the image only, and keep nothing without one."""
-    default = [3, 8, 13, 18, 23, 28, 33, 38]
-    listed = config.sequence("cross_attention_layers")
-    crossing = {config.checked(item, "cross_attention_layers", least=0) for item in (default if listed is None else listed)}
+    count = layer_count(config)
+    crossing = config.indices("cross_attention_layers", count)
+    if crossing is None:
+        crossing = frozenset(range(3, count, 5))
     heads = fields.read_heads(config)
-    order = ["cross" if i in crossing else "full" for i in range(layer_count(config))]
+    order = ["cross" if i in crossing else "full" for i in range(count)]
     layers = named(order, {"full": (heads.full(),), "cross": (_cross(heads),)})
     return layers._replace(notes=("keys and values of images are not counted",))
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from kvcalc.errors import InvalidConfigError
 from kvcalc.sources.families import fields
-from kvcalc.sources.families.latent import read_latent
-from kvcalc.sources.families.layers import FULL, INDEXED, SLIDING, Layers, by_type, draft_count, layer_count, listed_types, named
+from kvcalc.sources.families.latent import mla, read_latent
+from kvcalc.sources.families.layers import FULL, INDEXED, SLIDING, Layers, built, draft_count, layer_count, listed_types, named
 from kvcalc.sources.families.windows import rotary
 from kvcalc.states import Index, Shared, State
 from kvcalc.units import clean
@@ -106,8 +106,18 @@ def mistral_large4(config: Config) -> Layers:
 
 
 def dots3(config: Config) -> Layers:
-    """A latent with an index key (fp32) on the first two layers and one in four, else a window of a wider latent (`swa_*`)."""
-    return by_type(config, _dots3_rule, {INDEXED: _dots3_full, FULL: _dots3_full, SLIDING: _dots3_window})
+    """A latent with an index key (fp32) on the first two layers and one in four, else a window of a wider latent (`swa_*`).
+
+    Released files call their indexed layers full; files with `per_layer_config` mean what they say.
+    """
+    count = layer_count(config)
+    types = (listed_types(config, count) or _dots3_rule(config, count))[:count]
+    indexed = config.flag("use_dsa", default="per_layer_config" not in config.raw)
+    if indexed:
+        types = [INDEXED if kind == FULL else kind for kind in types]
+    elif config.has("use_dsa"):
+        types = [FULL if kind == INDEXED else kind for kind in types]
+    return built(config, types, {INDEXED: _dots3_indexed, FULL: mla, SLIDING: _dots3_window})
 
 
 def _dots3_rule(config: Config, count: int) -> list[str]:
@@ -115,9 +125,8 @@ def _dots3_rule(config: Config, count: int) -> list[str]:
     return [INDEXED if not slides or i < 2 or i % 4 == 1 else SLIDING for i in range(count)]
 
 
-def _dots3_full(config: Config) -> States:
-    latent = read_latent(config)
-    return (latent,) if config.get("use_dsa") is False else (latent, read_index(config, format="fp32"))
+def _dots3_indexed(config: Config) -> States:
+    return (read_latent(config), read_index(config, format="fp32"))
 
 
 #: Window layers of dots3-note where the file does not say: its class's own constants.

@@ -43,7 +43,11 @@ def deepseek_v2(config: Config) -> Layers:
 
 
 def double(config: Config) -> Layers:
-    """Two attentions, and so two latents, in every layer; a draft layer has one."""
+    """Two attentions, and so two latents, in each of `num_layers` layers; a draft layer has one. `num_hidden_layers` counts attentions."""
     state = read_latent(config)
-    draft = ["latent"] * draft_count(config)
-    return named(["double"] * layer_count(config), {"double": (state, state), "latent": (state,)}, draft)
+    count = max(layer_count(config, "num_hidden_layers") // 2, 1) if _counts_attentions(config) else layer_count(config, "num_layers")
+    return named(["double"] * count, {"double": (state, state), "latent": (state,)}, ["latent"] * draft_count(config))
+
+
+def _counts_attentions(config: Config) -> bool:
+    return config.has("num_hidden_layers") and not config.has("num_layers")

@@ -38,8 +38,10 @@ def kda(config: Config) -> States:
     nested = config.child("linear_attn_config")
     return (
         Kda(
-            heads=nested.optional("num_heads", least=1) or config.integer("linear_num_heads", *fields.QUERY_HEADS),
-            head_dim=nested.optional("head_dim", least=1) or config.integer("linear_head_dim", "head_dim"),
+            heads=nested.optional("num_heads", least=1)
+            or config.optional("linear_num_heads", least=1)
+            or config.integer(*fields.QUERY_HEADS),
+            head_dim=nested.optional("head_dim", least=1) or config.optional("linear_head_dim", least=1) or config.integer("head_dim"),
             conv_kernel=nested.optional("short_conv_kernel_size", least=1)
             or config.integer("linear_conv_kernel_dim", "short_conv_kernel_size"),
             state_dtype=config.state_dtype(),
@@ -95,11 +97,11 @@ def lara_mini(config: Config) -> Layers:
 def qwen4_exp(config: Config) -> Layers:
     """Gated DeltaNet; the last of each `full_attention_interval` (4) layers is GQA with an index key for `indexer_compress_ratio` tokens.
 
-    Layers in `ple_layer_ids` (n-gram embeddings) also keep the last inputs of a convolution and the last `ngram_size` - 1 token ids.
+    Layers in `ple_layer_ids` (n-gram embeddings, counted from 1) also keep the last inputs of a convolution and the last `ngram_size` - 1 token ids.
     """
     count = layer_count(config)
     types = listed_types(config, count) or _interval(config, count)
-    embedded = {config.checked(item, "ple_layer_ids", least=0) for item in config.sequence("ple_layer_ids") or ()}
+    embedded = config.indices("ple_layer_ids", count, first=1) or frozenset()
     memory = _ngram_memory(config) if embedded else ()
     mixers = {"linear": gated_deltanet(config), "indexed": _qsa(config)}
     kinds = ["linear" if kind == LINEAR else "indexed" for kind in types[:count]]
@@ -135,9 +137,12 @@ def _ngram_memory(config: Config) -> States:
 
 def gigachat(config: Config) -> Layers:
     """Gated DeltaNet; layers in `full_attention_layers`, or those that `layer_types` lists, are latent."""
-    full = {config.checked(item, "full_attention_layers", least=0) for item in config.sequence("full_attention_layers") or ()}
-    rule = [FULL if i in full else LINEAR for i in range(layer_count(config))]
-    return by_type(config, lambda _, __: rule, {FULL: mla, LINEAR: gated_deltanet}, draft=FULL)
+    return by_type(config, _gigachat_rule, {FULL: mla, LINEAR: gated_deltanet}, draft=FULL)
+
+
+def _gigachat_rule(config: Config, count: int) -> list[str]:
+    full = config.indices("full_attention_layers", count) or frozenset()
+    return [FULL if i in full else LINEAR for i in range(count)]
 
 
 def jet_nemotron(config: Config) -> Layers:
@@ -182,13 +187,10 @@ def kimi_linear(config: Config) -> Layers:
 
 
 def _kimi_rule(config: Config, count: int) -> list[str]:
-    listed = config.child("linear_attn_config").sequence("full_attn_layers")
-    if listed is None:
-        return [FULL if i and i % 4 == 0 else LINEAR for i in range(count)]
-    full = {config.checked(item, "full_attn_layers") for item in listed}
-    if max(full, default=0) > count:
-        raise InvalidConfigError(f"config.json: 'full_attn_layers' names layer {max(full)} of {count}, counted from 1")
-    return [FULL if i + 1 in full else LINEAR for i in range(count)]
+    full = config.child("linear_attn_config").indices("full_attn_layers", count, first=1)
+    if full is None:
+        full = frozenset(range(4, count, 4))
+    return [FULL if i in full else LINEAR for i in range(count)]
 
 
 def bailing_hybrid(config: Config) -> Layers:

@@ -17,7 +17,7 @@ def hrm_text(config: Config) -> Layers:
     """Full attention; `num_layers_per_stack` layers run `H_cycles` x (`L_cycles` + 1) times, each time with a cache of their own."""
     stack = config.optional("num_layers_per_stack", least=1) or layer_count(config)
     count = bounded(stack * config.integer("H_cycles") * (config.integer("L_cycles", least=0) + 1), "H_cycles")
-    return Layers(["full"] * count, {"full": fields.full(config)})
+    return Layers(["full"] * count, {"full": (fields.read_heads(config, kv=fields.QUERY_HEADS).full(),)})
 
 
 def looped(config: Config) -> Layers:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvcalc.errors import InvalidConfigError
 from kvcalc.sources.families import fields
-from kvcalc.sources.families.layers import FULL, SLIDING, Layers, by_type, layer_count, named
+from kvcalc.sources.families.layers import FULL, SLIDING, Layers, built, by_type, layer_count, listed_types, named
 from kvcalc.sources.families.windows import BUILDERS, sixth_and_last, where
 from kvcalc.states import Shared
 
@@ -31,7 +31,10 @@ def gemma4(config: Config) -> Layers:
 
     `num_global_key_value_heads` counts where K = V (`attention_k_eq_v`). K = V removes a weight, not a cache.
     """
-    return share_tail(config, by_type(config, sixth_and_last, {SLIDING: _gemma4_sliding, FULL: _gemma4_full}))
+    count = layer_count(config)
+    types = (listed_types(config, count) or sixth_and_last(config, count))[:count]
+    types[-1] = FULL
+    return share_tail(config, built(config, types, {SLIDING: _gemma4_sliding, FULL: _gemma4_full}))
 
 
 def assistant(config: Config) -> Layers:

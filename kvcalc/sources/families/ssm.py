@@ -67,8 +67,12 @@ def _jamba_rule(config: Config, count: int) -> list[str]:
 
 def bamba(config: Config) -> Layers:
     """Mamba-2; layers in `attn_layer_indices` are attention."""
-    indices = {config.checked(item, "attn_layer_indices", least=0) for item in config.sequence("attn_layer_indices") or ()}
-    return by_type(config, lambda _, count: [FULL if i in indices else LINEAR for i in range(count)], {FULL: fields.full, LINEAR: _mamba2})
+    return by_type(config, _bamba_rule, {FULL: fields.full, LINEAR: _mamba2})
+
+
+def _bamba_rule(config: Config, count: int) -> list[str]:
+    full = config.indices("attn_layer_indices", count) or frozenset()
+    return [FULL if i in full else LINEAR for i in range(count)]
 
 
 def granite_hybrid(config: Config) -> Layers:

@@ -200,7 +200,9 @@ def modernbert_decoder(config: Config) -> Layers:
     """The first of each `global_attn_every_n_layers` (3) is full; the window is `sliding_window`, else half of `local_attention`."""
     every = config.integer("global_attn_every_n_layers", default=3)
     window = config.optional("sliding_window", least=1) or config.checked(config.integer("local_attention") // 2, "local_attention")
-    return _read(config, where(lambda i, _: i % every == 0), lambda c: (fields.read_heads(c).sliding(window),))
+    heads = fields.read_heads(config, kv=fields.QUERY_HEADS)
+    builders: dict[str, Builder] = {FULL: lambda _: (heads.full(),), SLIDING: lambda _: (heads.sliding(window),)}
+    return by_type(config, where(lambda i, _: i % every == 0), builders)
 
 
 def llama4(config: Config) -> Layers:
