@@ -66,6 +66,6 @@ def test_the_budget_files_schema_names_the_keys_that_are_read() -> None:
     jsonschema.Draft202012Validator(found).validate(own)
 
 
-@pytest.mark.parametrize("entry", files("kvcalc.schemas").iterdir(), ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", sorted(files("kvcalc.schemas").iterdir(), key=str), ids=lambda entry: entry.name)
 def test_schemas_are_schemas(entry: Any) -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(entry.read_text(encoding="utf-8")))

@@ -17,7 +17,7 @@ def test_the_promised_names_and_enough_of_them() -> None:
     assert {gpu.vendor for gpu in gpus().values()} == {"nvidia", "amd", "intel", "apple", "google", "aws"}
 
 
-@pytest.mark.parametrize("gpu", gpus().values(), ids=lambda gpu: gpu.id)
+@pytest.mark.parametrize("gpu", list(gpus().values()), ids=lambda gpu: gpu.id)
 def test_rows_can_be_used(gpu: object) -> None:
     from kvcalc.hardware import Gpu
 
