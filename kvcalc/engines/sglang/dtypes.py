@@ -1,0 +1,99 @@
+"""Which storage format a server gives its cache: `--kv-cache-dtype`, what "auto" means, and what a model refuses.
+
+Source: SGLang 0.5.23, model_executor/model_runner_components/kv_cache_dtype.py, arg_groups/{overrides,kv_cache_hook}.py,
+configs/model_config.py (_get_and_verify_dtype).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvcalc.engines.sglang import classes
+from kvcalc.errors import EngineRejectsError, nearest
+from kvcalc.formats import FORMATS, get_format
+from kvcalc.units import clean
+
+if TYPE_CHECKING:
+    from kvcalc.architecture import Architecture
+    from kvcalc.formats import Format
+
+#: kvcalc's and PyTorch's spellings → the flag's.
+FLAGS = {
+    "fp8": "fp8_e4m3",
+    "float8_e4m3fn": "fp8_e4m3",
+    "fp8_e4m3": "fp8_e4m3",
+    "float8_e5m2": "fp8_e5m2",
+    "fp8_e5m2": "fp8_e5m2",
+    "mxfp8": "mxfp8",
+    "bf16": "bfloat16",
+    "bfloat16": "bfloat16",
+    "nvfp4": "nvfp4",
+    "fp4_mx_block16": "fp4_mx_block16",
+}
+FP8 = "fp8_e4m3"
+FOUR_BITS = ("nvfp4", "fp4_mx_block16")
+
+
+class CacheType(NamedTuple):
+    """The flag in force ("auto" if the model's own type), the format of a row, and what there is to say about it."""
+
+    flag: str
+    format: Format
+    note: str = ""
+
+
+def model_format(architecture: Architecture) -> tuple[Format, str]:
+    """The type that SGLang runs the model in, and a note where it is not the file's."""
+    if architecture.traits.get("quantization") == "mxfp4":
+        return FORMATS["bf16"], ""
+    found = get_format(architecture.dtype, "dtype") if architecture.dtype else None
+    if found is not None and found.name != "fp32":
+        return found, ""
+    chosen = "bf16" if architecture.family.startswith("gemma") else "fp16"
+    said = "says float32" if found else "does not say its dtype"
+    return FORMATS[chosen], f"the config {said}: SGLang runs the model in {chosen}"
+
+
+def cache_type(architecture: Architecture, kv_dtype: str, name: str, capability: int, *, indexed: bool) -> CacheType:
+    """The cache's type for `--kv-cache-dtype kv_dtype`. Raises EngineRejectsError for one that SGLang does not have."""
+    asked = kv_dtype.strip().lower()
+    flag = "auto" if asked == "auto" else FLAGS.get(asked, "")
+    if not flag:
+        hint = nearest(asked, FLAGS) or "auto, bf16, fp8_e4m3, fp8_e5m2, mxfp8, nvfp4 or fp4_mx_block16"
+        raise EngineRejectsError(f"SGLang has no kv-cache-dtype '{clean(kv_dtype, 40)}'", hint)
+    model, note = model_format(architecture)
+    if indexed:
+        flag = _indexed_flag(flag, capability)
+    elif flag == "auto" and (name in classes.FP8_BY_DEFAULT or _checkpoint_is_fp8(architecture.traits)):
+        flag = FP8
+    if name == classes.DEEPSEEK_V4 and flag != FP8:
+        raise EngineRejectsError(f"SGLang keeps DeepSeek-V4 in fp8_e4m3, and {flag} was asked for", "leave kv-cache-dtype at auto")
+    if flag == "auto":
+        return CacheType(flag, model, note)
+    return CacheType(flag, get_format(flag), "" if asked != "auto" else _said(flag, capability, indexed=indexed))
+
+
+def _indexed_flag(flag: str, capability: int) -> str:
+    """Sparse attention over latents (DSA) knows two types; its own choice is fp8 from Blackwell on."""
+    if flag == "auto":
+        return FP8 if capability >= 100 else "bfloat16"
+    if flag not in (FP8, "bfloat16"):
+        raise EngineRejectsError(f"SGLang's sparse attention stores bf16 or fp8_e4m3, and {flag} was asked for", "choose one of the two")
+    return flag
+
+
+def _said(flag: str, capability: int, *, indexed: bool) -> str:
+    if indexed:
+        return f"kv-cache-dtype auto is {flag} for sparse attention on compute capability {capability / 10:g}"
+    return f"kv-cache-dtype auto is {flag} for this model"
+
+
+def _checkpoint_is_fp8(traits: Mapping[str, object]) -> bool:
+    """The checkpoint itself asks for an fp8 cache (ModelOpt's `kv_cache_quant_algo`, or its `kv_cache_scheme`)."""
+    algorithm = traits.get("kv_cache_quant_algo")
+    if isinstance(algorithm, str):
+        return algorithm.upper() == "FP8"
+    scheme = traits.get("kv_cache_scheme")
+    is_modelopt = str(traits.get("quantization", "")).startswith("modelopt")
+    return is_modelopt and isinstance(scheme, Mapping) and scheme.get("type") == "float" and scheme.get("num_bits") == 8

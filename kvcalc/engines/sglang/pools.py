@@ -1,0 +1,273 @@
+"""The token pools of a server: which tensors hold a row for every token, and what a row costs on one rank.
+
+    cell = Σ rows   layers x bytes of a row on one rank                    pool_configurator.py, _compute_cell_size
+
+K and V        kv_heads // (attention ranks / dcp), at least one, x width; V by its own width
+latents        one row on every rank                   index keys   one row on every rank, uint8, only where a layer owns an indexer
+full pool      all layers alike, in the geometry of the full ones, also layers that share another's cache or keep nothing;
+               hybrids with recurrent layers: only the layers that have attention
+sliding pool   the sliding layers of the models that SGLang lists
+
+Source: SGLang 0.5.23, model_executor/pool_configurator.py, mem_cache/memory_pool.py, configs/model_config.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvcalc.engines.sglang import classes
+from kvcalc.engines.sglang.backends import SM90, SM100
+from kvcalc.engines.sglang.dtypes import FOUR_BITS, FP8
+from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.formats import FORMATS, Format
+from kvcalc.units import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kvcalc.architecture import Architecture, Layout
+    from kvcalc.engines.sglang.server import Server
+    from kvcalc.states import State
+
+FULL, SLIDING = "full", "sliding"
+#: Elements behind one fp32 scale of an index key, and the bytes of that scale (DSATokenToKVPool.quant_block_size).
+INDEX_BLOCK, INDEX_SCALE = 128, 4
+#: Elements behind one scale of the FP4 formats.
+FP4_BLOCK = 16
+#: Head widths that TRT-LLM's NVFP4 kernels read.
+NVFP4_HEAD = 64
+
+
+class Row(NamedTuple):
+    """One tensor of a pool: what a layer stores for a token.
+
+    pool     "full" or "sliding"
+    rank     bytes of one stored row on one rank; `whole` the same of the whole model, once
+    tokens   tokens that share a stored row
+    cell     bytes that SGLang's budget counts for one token
+    spread   decode context parallelism splits the tokens of this tensor over ranks
+    """
+
+    pool: str
+    state: str
+    buffer: str
+    width: int
+    format: str
+    rank: int
+    whole: int
+    tokens: int = 1
+    cell: int = -1
+    spread: bool = True
+
+    @property
+    def price(self) -> int:
+        """Bytes that SGLang's budget counts for one token."""
+        return self.rank if self.cell < 0 else self.cell
+
+    def page_bytes(self, page: int) -> int:
+        """Bytes of one page on one rank."""
+        return page // self.tokens * self.rank
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """The rows of every pipeline stage, each with its number of layers; `draft` the rows of one draft layer."""
+
+    stages: tuple[dict[Row, int], ...]
+    draft: dict[Row, int]
+
+    def layers(self, pool: str) -> list[int]:
+        """Per stage, the layers of a pool: those of its widest row."""
+        return [max((count for row, count in stage.items() if row.pool == pool), default=0) for stage in self.stages]
+
+
+def cut(layout: Layout, stages: int) -> list[tuple[str, ...]]:
+    """Layer names of each pipeline stage: layers that do not divide go to the last ones (distributed/utils.py, get_pp_indices)."""
+    order, base = layout.order, layout.count // stages
+    if not base:
+        raise EngineRejectsError(
+            f"pipeline parallel size {stages} is more than the model's {layout.count} layers", f"at most {layout.count}"
+        )
+    extra_from = stages - layout.count % stages
+    starts = [stage * base + max(0, stage - extra_from) for stage in range(stages + 1)]
+    return [order[start:end] for start, end in itertools.pairwise(starts)]
+
+
+def read_pools(architecture: Architecture, server: Server) -> Pools:
+    """The rows that the model's layers fill. Raises UnsupportedArchitectureError, EngineRejectsError."""
+    reader = _Reader(architecture, server)
+    stages = tuple(reader.rows(names) for names in cut(architecture.layers, server.pp))
+    return Pools(stages, reader.draft_rows())
+
+
+def kv_heads(heads: int, ranks: int) -> int:
+    """KV heads of one rank: the quotient rounded down, at least one (get_num_kv_heads)."""
+    return max(1, heads // ranks)
+
+
+class _Reader:
+    """Turns the states of layers into rows, in the geometry that SGLang gives a whole pool."""
+
+    def __init__(self, architecture: Architecture, server: Server) -> None:
+        self.architecture, self.server = architecture, server
+        self.hybrid = any(state.is_recurrent for state in architecture.states)
+        self.main = self._main_state()
+
+    def _main_state(self) -> State | None:
+        """The state whose geometry the full pool has: the first full one, else the first with a window."""
+        kinds = {"latent"} if self.server.latent else {"full", "sliding", "chunked"}
+        found = [state for state in self.architecture.states if state.kind in kinds]
+        if not found:
+            if self.server.class_name in classes.PURE_STATE or (self.hybrid and not found):
+                return None
+            listed = ", ".join(dict.fromkeys(state.kind for state in self.architecture.states))
+            raise UnsupportedArchitectureError(f"kvcalc has no rule for {clean(self.architecture.id)} ({listed}) in SGLang's pools")
+        full = [state for state in found if state.kind in ("full", "latent") and not getattr(state, "window", None)] or found
+        shapes = {_shape(state) for state in full}
+        if len(shapes) > 1:
+            raise EngineRejectsError(
+                f"SGLang has one shape for all full layers, and {clean(self.architecture.id)} has {len(shapes)}",
+                "it does not serve such models",
+            )
+        return full[0]
+
+    def rows(self, names: Sequence[str]) -> dict[Row, int]:
+        """Rows of the named layers, each with its number of layers."""
+        found: Counter[Row] = Counter()
+        for name, layers in Counter(names).items():
+            for row in self._layer_rows(self.architecture.layers.states[name]):
+                found[row] += layers
+        found.update(self._workspace())
+        return dict(found)
+
+    def draft_rows(self) -> dict[Row, int]:
+        """Rows of the draft model's own pool, where speculation is on: its layers as the model describes them."""
+        draft = self.architecture.draft
+        if not self.server.draft_tokens or draft is None:
+            return {}
+        found: Counter[Row] = Counter()
+        for name in draft.order:
+            found.update(row for row in self._layer_rows(draft.states[name], draft=True))
+        return {row._replace(spread=False): layers for row, layers in found.items()}
+
+    def _layer_rows(self, states: Sequence[State], *, draft: bool = False) -> Iterable[Row]:
+        attention = [state for state in states if state.kind in ("full", "sliding", "chunked", "cross", "latent", "shared")]
+        if not attention and not self.hybrid and not draft:
+            attention = [state for state in states if state.kind == "none"]
+        for state in attention:
+            yield from self._state_rows(self._owner(state))
+        if self.server.indexed or not self.server.latent:
+            yield from (self._index_row(state) for state in states if state.kind == "index")
+
+    def _owner(self, state: State) -> State:
+        """The state whose shape the layer's tensors have: SGLang gives layers that share or keep nothing tensors of their own."""
+        if state.kind != "shared" or not self.server.windows:
+            return state
+        owner = getattr(state, "shares_with", None)
+        kept = self.architecture.layers.layer(owner) if owner is not None and owner < self.architecture.layers.count else ()
+        found = next((item for item in kept if item.kind in ("full", "sliding", "chunked", "latent")), None)
+        if found is None:
+            raise UnsupportedArchitectureError(
+                f"a layer of {clean(self.architecture.id)} shares another's cache, and nothing says whose",
+                "name the layer with shares_with",
+            )
+        return found
+
+    def _state_rows(self, state: State) -> tuple[Row, ...]:
+        window = state.kind in ("sliding", "chunked") or bool(getattr(state, "window", None))
+        sliding = self.server.windows and window
+        shape = state if sliding else self.main
+        if shape is None:
+            return ()
+        pool = SLIDING if sliding else FULL
+        return self._latent_rows(shape, pool) if shape.kind == "latent" else self._head_rows(shape, state.kind, pool)
+
+    def _head_rows(self, shape: State, kind: str, pool: str) -> tuple[Row, ...]:
+        ranks = self.server.attn_tp // (1 if pool == SLIDING else self.server.dcp)
+        stored = self._stored()
+        key, value = shape.buffers()
+        self._check_width(key.width, value.width)
+        heads = kv_heads(key.vectors, ranks)
+        name = kind if kind not in ("none", "shared") else shape.kind
+        rows = [
+            Row(
+                pool,
+                name,
+                item.name,
+                item.elements,
+                stored.name,
+                stored.row_bytes(item.width, heads),
+                stored.row_bytes(item.width, item.vectors),
+            )
+            for item in (key, value)
+        ]
+        if self._mixed and pool == FULL:
+            scales = (key.width + value.width) // FP4_BLOCK
+            rows.append(Row(pool, name, "linear scales", scales * key.vectors, "fp8", heads * scales, key.vectors * scales))
+        return tuple(rows)
+
+    @property
+    def _mixed(self) -> bool:
+        """NVFP4 that FlashInfer reads through an fp8 workspace while decoding reads it as it lies: two layouts of scales."""
+        return self.server.flag == "nvfp4" and self.server.prefill == "flashinfer" and not self.server.windows and not self.server.latent
+
+    def _check_width(self, key: int, value: int) -> None:
+        stored = self.server.kv
+        if stored.block > 1 and (key % stored.block or value % stored.block):
+            raise EngineRejectsError(
+                f"{stored.name} stores blocks of {stored.block}, and heads of {key} are no multiple of it", "choose fp8_e4m3"
+            )
+        if self.server.flag == "nvfp4" and key % NVFP4_HEAD:
+            raise EngineRejectsError(
+                f"SGLang's NVFP4 needs heads whose width {NVFP4_HEAD} divides, and these are {key} wide", "choose fp8_e4m3"
+            )
+
+    def _stored(self) -> Format:
+        """The format of K and V. Pools of windows have no packed 4-bit layout: SGLang spends a byte on each element."""
+        if self.server.windows and self.server.flag in FOUR_BITS:
+            return Format(self.server.kv.name, 1, 1)
+        return self.server.kv
+
+    def _latent_rows(self, shape: State, pool: str) -> tuple[Row, ...]:
+        (buffer,) = shape.buffers()
+        stored = FORMATS["fp8_ds_mla"] if self.server.scaled and pool == FULL else self.server.kv
+        if stored.name == "mxfp8":
+            stored = FORMATS["fp8"]
+        size = stored.latent_bytes(buffer.width - buffer.rope, buffer.rope)
+        return (Row(pool, shape.kind, "latent", buffer.width, stored.name, size, size),)
+
+    def _index_row(self, state: State) -> Row:
+        (buffer,) = state.buffers()
+        if self.server.latent:
+            size = buffer.width + buffer.width // INDEX_BLOCK * INDEX_SCALE
+            pool = getattr(state, "pool", 1)
+            return Row(FULL, "index", "index", buffer.width, "index_fp8", size, size, pool, -(-size // pool), spread=False)
+        stored = self._index_format()
+        size = stored.row_bytes(buffer.width, buffer.vectors)
+        ratio = getattr(state, "ratio", 1)
+        return Row(FULL, "index", "index", buffer.elements, stored.name, size, size, ratio, size // ratio)
+
+    def _index_format(self) -> Format:
+        """MiniMax-M3's index keys follow the cache into fp8 where its kernels read it so; otherwise they stay in the model's type."""
+        server = self.server
+        if server.class_name in classes.MINIMAX_M3 and server.flag == FP8:
+            generation = server.capability // 10
+            if generation == SM90 or (generation == SM100 and "trtllm_mha" in (server.prefill, server.decode)):
+                return FORMATS["fp8"]
+        return server.model
+
+    def _workspace(self) -> dict[Row, int]:
+        """The fp8 workspace of mixed NVFP4: one layer's keys and values, shared by all layers of a stage."""
+        if not self._mixed or self.main is None:
+            return {}
+        key, value = self.main.buffers()
+        heads = kv_heads(key.vectors, self.server.attn_tp // self.server.dcp)
+        size = heads * (key.width + value.width)
+        return {Row(FULL, "workspace", "dequantised", key.elements + value.elements, "fp8", size, key.elements + value.elements): 1}
+
+
+def _shape(state: State) -> tuple[tuple[int, int, int], ...]:
+    return tuple((buffer.vectors, buffer.width, buffer.rope) for buffer in state.buffers())

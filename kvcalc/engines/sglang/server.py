@@ -1,0 +1,316 @@
+"""SGLang's flags as its own resolution leaves them, for one model on one kind of card.
+
+    given flags ─▶ model defaults ─▶ cache type ─▶ attention backend and page size ─▶ limits        arg_groups/pipeline.py
+
+Source: SGLang 0.5.23, arg_groups/{pipeline,overrides,model_hook,memory_hook,speculative_hook,deepseek_v4_hook,mamba_hook}.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.engines.sglang import backends, classes
+from kvcalc.engines.sglang.dtypes import FP8, cache_type, model_format
+from kvcalc.errors import EngineRejectsError
+from kvcalc.hardware import get_gpu
+from kvcalc.states import Full, Index, Sliding
+from kvcalc.units import GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kvcalc.architecture import Architecture
+    from kvcalc.formats import Format
+    from kvcalc.workload import Workload
+
+#: Compute capability x 10 of the card that is assumed where none is given, and its prefill chunk: an 80 GB Hopper.
+HOPPER, HOPPER_CHUNK = 90, 8192
+#: Prefill chunk by the card's memory: the first row that is larger, in GiB (memory_hook.py).
+CHUNKS = ((20, 2048), (60, 4096), (160, 8192))
+LARGEST_CHUNK = 16384
+#: GiB from which SGLang calls a card large.
+LARGE = 60
+#: Requests at once where speculation is on, and for DeepSeek-V4 (speculative_hook.py, deepseek_v4_hook.py).
+SPECULATIVE_REQUESTS, V4_REQUESTS = 48, 256
+#: Tokens verified at once where speculation is on and no number is given: three steps in one chain (speculative_hook.py).
+DRAFT_TOKENS = 4
+#: Tokens that DeepSeek-V4's compressor rings can take back (get_compress_state_write_pad: 16 - 8 + 2).
+V4_MOST_DRAFTS = 10
+#: Tokens between two snapshots of recurrent state (`--mamba-track-interval`), which whole pages must fill.
+TRACK_INTERVAL = 256
+#: Context that SGLang assumes where a config.json names none (utils/hf_transformers/common.py).
+UNNAMED_CONTEXT = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server's settings in force.
+
+    class_name     the model's class as SGLang compares it
+    capability     compute capability x 10
+    attn_tp        tensor parallel ranks inside one of `attn_dp` attention groups; `dcp` of them share a group's tokens
+    page           tokens of a page
+    flag, kv       the cache's type: the flag in force, and the format of a row; `model` is the model's own type
+    latent         pools of latents (MLA) instead of K and V
+    indexed        sparse attention over latents (DSA), with index keys; `scaled`: its fp8 rows carry scales and a bf16 rotary part
+    windows        sliding layers have a pool of their own
+    ratio          tokens of that pool for one of the full pool; None: DeepSeek-V4.1 sizes it by requests
+    strategy       how prefixes keep recurrent state: off, plain, no_buffer, extra_buffer or extra_buffer_lazy
+    requests       requests at once that one attention group was told to serve; None: as many as the pool suggests
+    draft_tokens   tokens verified at once, 0 without speculation
+    draft_layers   layers that speculation adds to the price of a token
+    """
+
+    class_name: str
+    args: Mapping[str, Any]
+    capability: int
+    attn_tp: int
+    attn_dp: int
+    dcp: int
+    pp: int
+    prefill: str
+    decode: str
+    page: int
+    flag: str
+    kv: Format
+    model: Format
+    latent: bool
+    indexed: bool
+    scaled: bool
+    windows: bool
+    ratio: float | None
+    radix: bool
+    overlap: bool
+    strategy: str
+    chunk: int
+    requests: int | None
+    draft_tokens: int
+    draft_layers: int
+    context: int
+    notes: tuple[str, ...]
+
+    @property
+    def is_v4(self) -> bool:
+        """DeepSeek-V4 or V4.1, which have pools of their own."""
+        return self.class_name == classes.DEEPSEEK_V4
+
+    @property
+    def ranks(self) -> int:
+        """Devices of one pipeline stage."""
+        return self.attn_tp * self.attn_dp
+
+    @property
+    def slots_per_request(self) -> int:
+        """Slots of recurrent state that one running request may hold (kv_cache_configurator.py, _calculate_mamba_ratio)."""
+        if not self.radix:
+            return 1
+        tracking = {"extra_buffer": 2 if self.overlap else 1, "extra_buffer_lazy": 1}
+        return 3 + tracking.get(self.strategy, 0)
+
+
+def resolve(architecture: Architecture, workload: Workload, args: Mapping[str, Any], context: int) -> Server:
+    """The server behind the flags. Raises EngineRejectsError wherever SGLang does not start."""
+    name = classes.class_of(architecture)
+    notes: list[str] = []
+    capability, chunk, large = _card(workload.gpu, args, notes)
+    attn_tp, attn_dp = _attention_ranks(workload, args)
+    draft_tokens = _draft_tokens(architecture, name, workload, args, notes)
+    radix = _radix(architecture, name, args)
+    latent, index_pool = _latents(architecture, name)
+    cache = cache_type(architecture, workload.kv_dtype, name, capability, indexed=index_pool > 0)
+    choice = backends.choose(
+        backends.Question(
+            name=name,
+            generation=capability // 10,
+            given=args["attention_backend"],
+            page=args["page_size"],
+            dtype=cache.flag,
+            latent=latent,
+            index_pool=index_pool,
+            asymmetric=_asymmetric(architecture),
+            speculates=draft_tokens > 0,
+            paged_state=not radix or draft_tokens > 0 or args["mamba_radix_cache_strategy"].startswith("extra_buffer"),
+            large=large,
+        )
+    )
+    strategy = _strategy(name, args, choice, radix=radix)
+    if args["page_size"] not in (None, choice.page):
+        notes.append(f"SGLang replaces page size {args['page_size']} by {choice.page} for this model and its attention backend")
+    model, _ = model_format(architecture)
+    overlap = not args["disable_overlap_schedule"] and strategy != "no_buffer" and workload.pipeline_parallel == 1
+    return Server(
+        class_name=name,
+        args=args,
+        capability=capability,
+        attn_tp=attn_tp,
+        attn_dp=attn_dp,
+        dcp=workload.decode_context_parallel,
+        pp=workload.pipeline_parallel,
+        prefill=choice.prefill,
+        decode=choice.decode,
+        page=choice.page,
+        flag=cache.flag,
+        kv=cache.format,
+        model=model,
+        latent=latent,
+        indexed=index_pool > 0,
+        scaled=index_pool > 0 and cache.flag == FP8 and not _plain_rows(name, capability, workload.decode_context_parallel),
+        windows=_windows(architecture, name, args),
+        ratio=_ratio(architecture, name, args),
+        radix=radix,
+        overlap=overlap,
+        strategy=strategy,
+        chunk=chunk // attn_dp if chunk > 0 else chunk,
+        requests=_requests(name, args, attn_dp, draft_tokens),
+        draft_tokens=draft_tokens,
+        draft_layers=_next_token_layers(architecture) if draft_tokens else 0,
+        context=_checked_context(architecture, context),
+        notes=(*notes, *([cache.note] if cache.note else [])),
+    )
+
+
+def _card(gpu: str | None, args: Mapping[str, Any], notes: list[str]) -> tuple[int, int, bool]:
+    """Compute capability, the prefill chunk that goes with the card's memory, and whether that is 60 GiB or more."""
+    asked: int | None = args["chunked_prefill_size"]
+    if gpu is None:
+        notes.append("no GPU given: SGLang's defaults for an 80 GB Hopper card")
+        return HOPPER, HOPPER_CHUNK if asked is None else asked, True
+    card = get_gpu(gpu.partition(":")[0])
+    if card.capability is None:
+        raise EngineRejectsError(f"kvcalc knows SGLang's defaults for NVIDIA cards, and {card.id} is none", "choose an NVIDIA card")
+    by_memory = next((size for limit, size in CHUNKS if card.memory < limit * GIB), LARGEST_CHUNK)
+    return card.capability, by_memory if asked is None else asked, card.memory >= LARGE * GIB
+
+
+def _attention_ranks(workload: Workload, args: Mapping[str, Any]) -> tuple[int, int]:
+    """Tensor parallel ranks of an attention group, and the number of groups (runtime_context.py, derive_attn_tp_size)."""
+    groups: int = args["attn_dp_size"]
+    if args["enable_dp_attention"]:
+        groups = args["dp_size"] if groups == 1 else groups
+    elif args["dp_size"] > 1:
+        raise EngineRejectsError(
+            f"dp_size {args['dp_size']} without enable_dp_attention starts as many servers, each with its own cache",
+            "ask for one of them, or set enable_dp_attention",
+        )
+    tp, dcp = workload.tensor_parallel, workload.decode_context_parallel
+    if tp % groups:
+        raise EngineRejectsError(f"{groups} attention groups do not divide the tensor parallel size {tp}")
+    if (tp // groups) % dcp:
+        raise EngineRejectsError(f"decode context parallel size {dcp} does not divide the {tp // groups} ranks of an attention group")
+    return tp // groups, groups
+
+
+def _draft_tokens(architecture: Architecture, name: str, workload: Workload, args: Mapping[str, Any], notes: list[str]) -> int:
+    given, algorithm = args["speculative_num_draft_tokens"], args["speculative_algorithm"]
+    if given is None and algorithm is None:
+        return 0
+    if workload.pipeline_parallel > 1:
+        raise EngineRejectsError("SGLang speculates over pipeline stages on prefill servers only", "use one stage, or no speculation")
+    if architecture.family.startswith("deepseek_v41"):
+        raise EngineRejectsError("DeepSeek-V4.1 speculates with DSpark only", "leave speculation out")
+    if name == classes.DEEPSEEK_V4 and (given or DRAFT_TOKENS) > V4_MOST_DRAFTS:
+        raise EngineRejectsError(f"DeepSeek-V4 verifies at most {V4_MOST_DRAFTS} tokens at once, and {given} were asked for")
+    notes.append("speculation with the model's own next-token layers, in one chain (EAGLE)")
+    return int(given or DRAFT_TOKENS)
+
+
+def _next_token_layers(architecture: Architecture) -> int:
+    """Draft layers that SGLang prices: it reads `num_nextn_predict_layers` of the model's config and nothing else."""
+    value = architecture.traits.get("num_nextn_predict_layers")
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _radix(architecture: Architecture, name: str, args: Mapping[str, Any]) -> bool:
+    """Whether prefixes are cached: some models turn it off themselves."""
+    sala = name in ("MiniCPMForCausalLM", "MiniCPMSALAForCausalLM") and any(state.is_recurrent for state in architecture.states)
+    return not (args["disable_radix_cache"] or sala or name == "EmbeddingGemma2Model")
+
+
+def _latents(architecture: Architecture, name: str) -> tuple[bool, int]:
+    """Whether the pools hold latents, and how many tokens share one of their index keys (0: no sparse attention)."""
+    kinds = {state.kind for state in architecture.states}
+    if "latent" not in kinds or name == classes.DEEPSEEK_V4:
+        return False, 0
+    if name and name not in classes.LATENT:
+        raise EngineRejectsError(f"SGLang has no pool of latents for {name}", "it knows latents for the classes that it lists only")
+    pools = [state.pool for state in architecture.states if isinstance(state, Index)]
+    return True, max(pools, default=0) if not name or name in classes.INDEXED else 0
+
+
+def _plain_rows(name: str, capability: int, dcp: int) -> bool:
+    """Whether sparse attention runs on TRT-LLM's kernels, which read rows without scales (_dsa_split_backend_resolution)."""
+    desk_glm = name == "GlmMoeDsaForCausalLM" and capability // 10 == backends.SM120
+    return dcp > 1 or (capability // 10 >= backends.SM100 and not desk_glm)
+
+
+def _strategy(name: str, args: Mapping[str, Any], choice: backends.Choice, *, radix: bool) -> str:
+    """How prefixes keep recurrent state. Raises EngineRejectsError for a strategy or a page size that the model cannot have."""
+    rule, asked = classes.RECURRENT.get(name), args["mamba_radix_cache_strategy"]
+    if rule is None or not radix:
+        return "off"
+    if asked.startswith("extra_buffer") and rule.strategy != "extra_buffer":
+        raise EngineRejectsError(f"SGLang does not support mamba_radix_cache_strategy {asked} for {name}", "use no_buffer")
+    if rule.strategy == "plain":
+        return "plain"
+    wants_buffer = not args["disable_overlap_schedule"] or choice.paged
+    found = asked if asked != "auto" else rule.strategy if wants_buffer else "no_buffer"
+    if found == "no_buffer" and choice.page > 1:
+        raise EngineRejectsError(f"SGLang keeps the state of {name} without a buffer, and then serves pages of 1 token, not {choice.page}")
+    if found != "no_buffer" and TRACK_INTERVAL % choice.page:
+        raise EngineRejectsError(
+            f"page size {choice.page} does not divide the {TRACK_INTERVAL} tokens between two snapshots of recurrent state"
+        )
+    return str(found)
+
+
+def _windows(architecture: Architecture, name: str, args: Mapping[str, Any]) -> bool:
+    """Whether sliding layers have a pool of their own. Raises EngineRejectsError where SGLang insists on one and no layer slides."""
+    if name not in classes.WINDOW_POOL or args["disable_hybrid_swa_memory"]:
+        return False
+    sliding = any(state.kind in ("sliding", "chunked") or getattr(state, "window", None) for state in architecture.states)
+    if not sliding and name not in classes.WINDOWS_OPTIONAL:
+        raise EngineRejectsError(
+            f"SGLang gives {name} a pool of windows, and no layer of this model slides", "set disable_hybrid_swa_memory"
+        )
+    return sliding
+
+
+def _ratio(architecture: Architecture, name: str, args: Mapping[str, Any]) -> float | None:
+    asked: float | None = args["swa_full_tokens_ratio"]
+    if asked is not None:
+        if not 0 < asked <= 1:
+            raise EngineRejectsError(f"swa_full_tokens_ratio {asked:g} is not between 0 and 1", "0.8 is SGLang's default")
+        return asked
+    if architecture.family.startswith("deepseek_v41"):
+        return None
+    return classes.WINDOW_RATIOS.get(name, classes.DEFAULT_WINDOW_RATIO)
+
+
+def _requests(name: str, args: Mapping[str, Any], groups: int, draft_tokens: int) -> int | None:
+    asked: int | None = args["max_running_requests"]
+    if asked is None and name == classes.DEEPSEEK_V4:
+        asked = V4_REQUESTS
+    if asked is None and draft_tokens:
+        asked = SPECULATIVE_REQUESTS
+    return None if asked is None else max(1, asked // groups)
+
+
+def _asymmetric(architecture: Architecture) -> bool:
+    """K and V vectors of different widths."""
+    return any(isinstance(state, Full | Sliding) and state.value_width != state.head_dim for state in architecture.states)
+
+
+def longest(architecture: Architecture) -> int:
+    """What SGLang takes for the model's maximum context."""
+    return architecture.max_context or UNNAMED_CONTEXT
+
+
+def _checked_context(architecture: Architecture, context: int) -> int:
+    """`context`, if the model reaches so far. Raises EngineRejectsError."""
+    most = longest(architecture)
+    if context > most:
+        raise EngineRejectsError(
+            f"SGLang refuses a context of {context:,} tokens: the model's own maximum is {most:,}", f"at most --ctx {most}"
+        )
+    return context
