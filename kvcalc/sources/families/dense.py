@@ -21,8 +21,10 @@ def plain(config: Config) -> Layers:
 
 
 def every_head(config: Config) -> Layers:
-    """Full attention with one KV head a query head, whatever else the file says."""
-    return _with_kv_heads(config, None)
+    """Full attention with one KV head a query head: the classes from before grouped queries, which know no `head_dim`."""
+    query = config.integer(*fields.QUERY_HEADS)
+    width = config.optional("attention_head_size", "dim_head", "d_head", least=1) or fields.derived_width(config, query)
+    return uniform(config, (Heads(query, query, width).full(),))
 
 
 def nested(config: Config) -> Layers:

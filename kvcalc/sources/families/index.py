@@ -8,19 +8,21 @@ from __future__ import annotations
 _READERS: dict[str, dict[str, str]] = {
     "dense": {
         "plain": """
-            apertus apertus1p5_text aquila arcee arctic aria_text baichuan bailing_moe bailing_moe_v2 bert bert-generation big_bird
-            biogpt bitnet camembert chameleon codegen cohere cosmos3_edge_text cpmant ctrl data2vec-text deepseek deepseek_ocr2_text
-            diffllama doge electra emu3_text_model ernie ernie4_5 ernie4_5_moe ernie4_5_vl_moe_text evolla exaone flex_olmo fuyu
-            gemma git glm glm4 glm4_moe glm4v_moe_text glm4v_text glm_image_text glm_ocr_text gpt-sw3 gpt2 gpt_neo gpt_neox
-            gpt_neox_japanese gptj granite granite4_vision_text granite_docling_text granitemoe granitemoeshared grok-1 helium
-            hunyuan_vl_text hy_v3 hyperclovax idefics internlm internlm2 internlm3 iquestcoder jais jais2 jetmoe k2_horizon
-            kosmos_2_5_text_model kosmos_2_text_model llama megatron-bert mimo minicpm minimax_m2 molmo2_text moondream3_text
-            nanochat nemotron olmo olmo2 olmoe openai-gpt opt orion paddleocr_vl_text param2moe persimmon phi phi3small
-            phi4_multimodal qwen qwen3_asr_text qwen3_omni_moe_text qwen3_vl_moe_text qwen3_vl_text reformer rembert roberta
-            roberta-prelayernorm roc_bert roformer sarvam_moe seed_oss solar solar_open stablelm stablelm_epoch step3_text telechat
-            telechat2 telechat3 teleflm xglm xllm xlm xlm-roberta xlm-roberta-xl xlnet xmod xverse yi
+            apertus apertus1p5_text aquila arcee arctic aria_text baichuan bailing_moe bailing_moe_v2 bitnet chameleon cohere
+            cosmos3_edge_text deepseek deepseek_ocr2_text diffllama doge emu3_text_model ernie4_5 ernie4_5_moe ernie4_5_vl_moe_text
+            evolla exaone flex_olmo gemma glm glm4 glm4_moe glm4v_moe_text glm4v_text glm_image_text glm_ocr_text granite
+            granite4_vision_text granite_docling_text granitemoe granitemoeshared grok-1 helium hunyuan_vl_text hy_v3 hyperclovax
+            internlm internlm2 internlm3 iquestcoder jais jais2 jetmoe k2_horizon llama mimo minicpm minimax_m2 molmo2_text
+            moondream3_text nanochat nemotron olmo olmo2 olmoe orion paddleocr_vl_text param2moe phi phi3small phi4_multimodal qwen
+            qwen3_asr_text qwen3_omni_moe_text qwen3_vl_moe_text qwen3_vl_text sarvam_moe seed_oss solar solar_open stablelm
+            stablelm_epoch step3_text telechat telechat2 telechat3 teleflm xllm xverse yi
         """,
-        "every_head": "bloom",
+        "every_head": """
+            bert bert-generation big_bird biogpt bloom camembert codegen cpmant ctrl data2vec-text electra ernie fuyu git gpt-sw3
+            gpt2 gpt_neo gpt_neox gpt_neox_japanese gptj idefics kosmos_2_5_text_model kosmos_2_text_model megatron-bert openai-gpt
+            opt persimmon reformer rembert roberta roberta-prelayernorm roc_bert roformer xglm xlm xlm-roberta xlm-roberta-xl xlnet
+            xmod
+        """,
         "nested": "dbrx mpt",
         "multi_query": "gpt_bigcode",
         "falcon": "falcon RefinedWeb RefinedWebModel",
