@@ -175,7 +175,7 @@ def test_an_unknown_model_type_is_refused_with_the_fields_it_carries() -> None:
         ({"num_hidden_layers": 5000}, "num_hidden_layers"),
         ({"num_attention_heads": -1}, "num_attention_heads"),
         ({"num_attention_heads": True}, "num_attention_heads"),
-        ({"num_key_value_heads": 7}, "kv_heads 7"),
+        ({"num_key_value_heads": 7}, "num_key_value_heads"),
         ({"num_key_value_heads": [8]}, "num_key_value_heads"),
         ({"num_attention_heads": 33, "num_key_value_heads": 33}, "hidden_size"),
         ({"head_dim": 0.5}, "head_dim"),

@@ -27,6 +27,13 @@ def every_head(config: Config) -> Layers:
     return uniform(config, (Heads(query, query, width).full(),))
 
 
+def jetmoe(config: Config) -> Layers:
+    """Full attention with `num_key_value_heads` KV heads, `kv_channels` wide; each expert chosen for a token has a query head for each."""
+    kv_heads = config.integer("num_key_value_heads")
+    query = config.optional("num_attention_heads", least=1) or kv_heads * config.integer("num_experts_per_tok", default=2)
+    return uniform(config, (Heads(query, kv_heads, config.integer("kv_channels")).full(),))
+
+
 def nested(config: Config) -> Layers:
     """Full attention with KV heads in `attn_config.kv_n_heads`; DBRX's class default is 1, MPT's one a query head."""
     given = config.child("attn_config").optional("kv_n_heads", least=1)

@@ -65,6 +65,10 @@ def read_heads(
     """Heads as most files say them: KV heads default to the query heads, the width to hidden // query heads."""
     query_heads = config.integer(*query)
     kv_heads = config.optional(*kv, least=1) or query_heads
+    if query_heads % kv_heads:
+        raise InvalidConfigError(
+            f"config.json: {query_heads} query heads ('{query[0]}') are not a multiple of {kv_heads} KV heads ('{kv[0]}')"
+        )
     head_dim = config.optional(*dim, least=1) or derived_width(config, query_heads)
     value_dim = config.optional(*value, least=1) if value else None
     return Heads(query_heads, kv_heads, head_dim, None if value_dim == head_dim else value_dim)

@@ -33,6 +33,9 @@ TRAITS = (
     "sliding_window_size",
     "use_sliding_window",
     "attention_chunk_size",
+    "add_swa_attention_sink_bias",
+    "add_full_attention_sink_bias",
+    "learnable_sink",
 )
 
 #: Parts of a wrapper that make it multimodal.
