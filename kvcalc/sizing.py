@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.engines import get_engine
 from kvcalc.errors import KvcalcError, UsageError
-from kvcalc.fit import Budget, Fit, fit, largest_context, last_that
+from kvcalc.estimate import model_dict, workload_dict
+from kvcalc.fit import MOST, Budget, Fit, fit, largest_context, last_that
 from kvcalc.hardware import gpus
 from kvcalc.memory_budget import MemoryBudget, memory_budget
 from kvcalc.sources import load
@@ -84,7 +85,7 @@ def _limits(architecture: Architecture, request: Request, context: int, kv_memor
     """Largest context and most sequences in `kv_memory` bytes a device."""
     fitting = get_engine(request.engine).fitting(architecture, request.workload, kv_memory)
     longest = largest_context(architecture, request.workload, fitting, beyond=beyond)
-    return longest, last_that(lambda count: fitting.admits(context, count), 2**40)
+    return longest, last_that(lambda count: fitting.admits(context, count), MOST)
 
 
 def decode_bound(architecture: Architecture, found: Fit, memory: MemoryBudget) -> DecodeBound | None:
@@ -157,3 +158,19 @@ def _ranked(architecture: Architecture, request: Request, shares: Mapping[str, A
         if devices is not None:
             alone = replace(asked, workload=replace(asked.workload, tensor_parallel=devices, pipeline_parallel=1))
             yield Ranked(gpu.id, gpu.name, devices, gpu.memory, memory_budget(architecture, alone, **shares).kv_likely)
+
+
+def rank_document(request: Request, rows: list[Ranked]) -> dict[str, Any]:
+    """The document `kvcalc.sizing/1`."""
+    architecture, engine = load(request.model), get_engine(request.engine)
+    context = engine.context_of(architecture, request.workload)
+    return {
+        "schema": "kvcalc.sizing/1",
+        "model": model_dict(architecture),
+        "workload": workload_dict(request.workload, context),
+        "engine": {"name": engine.name, "version": engine.version, "args": dict(request.workload.engine_args)},
+        "kv_dtype": request.workload.kv_dtype,
+        "gpus": [row.to_dict() for row in rows],
+        "notes": ["weights and overhead are estimates; the smallest number of each card, tensor parallel sizes 1 to 32"],
+        "warnings": [],
+    }

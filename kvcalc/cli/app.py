@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, str] = {
     "estimate": "kvcalc.cli.estimate",
     "compare": "kvcalc.cli.compare",
+    "fit": "kvcalc.cli.fit",
     "chat": "kvcalc.cli.chat",
     "reconcile": "kvcalc.cli.reconcile",
     "check": "kvcalc.cli.check",

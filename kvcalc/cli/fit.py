@@ -1,0 +1,168 @@
+"""`kvcalc fit MODEL`: the inverse question."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kvcalc.cli import options
+from kvcalc.cli.root import app as make_app
+from kvcalc.errors import EXIT_OK, EXIT_OVER_BUDGET, UsageError
+from kvcalc.units import clean, parse_bytes
+
+if TYPE_CHECKING:
+    from kvcalc.request import Request
+
+app = make_app()
+
+_EXAMPLES = """\b
+Examples:
+  kvcalc fit llama-3.1-8b -e vllm --kv-memory 60GiB
+  kvcalc fit llama-3.1-8b -e vllm --gpu h100-80gb --ctx 8k -n 32 --require
+  kvcalc fit llama-3.3-70b -e vllm --gpus all --ctx 32k -n 8
+  kvcalc fit llama-3.1-8b --kv-memory 40GiB --lengths lognormal:mean=2k:p99=16k
+"""
+
+Memory = Annotated[str | None, typer.Option("--memory", metavar="SIZE", help="Memory of a device that is not in the catalogue.")]
+Weights = Annotated[str | None, typer.Option("--weights", metavar="SIZE", help="Weights, all devices together.")]
+WeightDtype = Annotated[str | None, typer.Option("--weight-dtype", metavar="FORMAT", help="Type of the weights: bf16, fp8, q4_k_m, …")]
+Overhead = Annotated[str | None, typer.Option("--overhead", metavar="SIZE", help="What the engine keeps besides, per device.")]
+Utilization = Annotated[float | None, typer.Option("--utilization", metavar="FRACTION", help="Share of the memory that the engine takes.")]
+
+
+@app.command(epilog=_EXAMPLES)
+def fit(
+    model: options.Model,
+    *,
+    kv_memory: options.KvMemory = None,
+    gpu: options.Gpu = None,
+    gpus: Annotated[str | None, typer.Option("--gpus", metavar="all", help="Rank every accelerator that is enough.")] = None,
+    memory: Memory = None,
+    weights: Weights = None,
+    weight_dtype: WeightDtype = None,
+    overhead: Overhead = None,
+    utilization: Utilization = None,
+    ctx: options.Context = None,
+    sequences: options.Sequences = "1",
+    lengths: Annotated[
+        str | None, typer.Option("--lengths", metavar="FILE|LIST|lognormal:…", help="Requests of different lengths instead of --ctx.")
+    ] = None,
+    beyond: Annotated[bool, typer.Option("--beyond", help="Do not stop at the model's maximum context.")] = False,
+    require: Annotated[bool, typer.Option("--require", help="Exit 1 if it does not fit.")] = False,
+    kv_dtype: options.KvDtype = "auto",
+    engine: options.Engine = "ideal",
+    engine_arg: options.EngineArgs = None,
+    tp: options.TensorParallel = None,
+    pp: options.PipelineParallel = "1",
+    dcp: options.DecodeContextParallel = "1",
+    shared_prefix: options.SharedPrefix = "0",
+    set_: options.Set = None,
+    format_: options.Format = None,
+    output: options.OutputFile = None,
+) -> int:
+    """Largest context, most sequences, the engine's own capacity, and what would make it fit."""
+    shares = _shares(weights, weight_dtype, overhead, utilization, memory)
+    _one_memory(kv_memory, gpu, gpus, shares)
+    request = options.make_request(
+        model,
+        ctx=ctx,
+        sequences=sequences,
+        kv_dtype=kv_dtype,
+        engine=engine,
+        engine_arg=engine_arg,
+        tp=tp,
+        pp=pp,
+        dcp=dcp,
+        gpu=gpu,
+        shared_prefix=shared_prefix,
+        kv_memory=kv_memory,
+        sets=set_,
+    )
+    if gpus is not None:
+        _refuse("--gpus", {"--lengths": lengths, "--beyond": beyond, "--tp": tp, "--pp": pp != "1", "--memory": memory})
+        return _rank(request, shares, require=require, format_=format_, output=output)
+    if lengths is not None:
+        _refuse("--lengths", {"--ctx": ctx, "--sequences": sequences != "1", "--beyond": beyond, "--require": require, "--dcp": dcp != "1"})
+        return _traffic(request, lengths, shares, format_, output)
+    return _fit(request, shares, beyond=beyond, require=require, format_=format_, output=output)
+
+
+def _shares(
+    weights: str | None, weight_dtype: str | None, overhead: str | None, utilization: float | None, memory: str | None
+) -> dict[str, Any]:
+    """What divides a card's memory, only what was given."""
+    given = {
+        "weights": None if weights is None else parse_bytes(weights, "--weights"),
+        "weight_dtype": weight_dtype,
+        "overhead": None if overhead is None else parse_bytes(overhead, "--overhead"),
+        "utilization": utilization,
+        "memory": None if memory is None else parse_bytes(memory, "--memory"),
+    }
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _one_memory(kv_memory: str | None, gpu: str | None, gpus: str | None, shares: dict[str, Any]) -> None:
+    """Exactly one source of memory, and nothing that would be ignored. Raises UsageError."""
+    if gpus is not None and gpus != "all":
+        raise UsageError(f"--gpus: '{clean(gpus, 40)}' is not 'all'", "one card is named with --gpu NAME[:COUNT]")
+    if gpus is not None and (gpu is not None or kv_memory is not None):
+        raise UsageError("--gpus all looks through every card by itself", "leave out --gpu and --kv-memory")
+    if kv_memory is not None and shares:
+        named = ", ".join("--" + key.replace("_", "-") for key in shares)
+        raise UsageError(f"{named}: --kv-memory already says what is left for the cache", "leave one of them out")
+    if kv_memory is None and gpu is None and gpus is None and "memory" not in shares:
+        raise UsageError("fit: no memory to fit into", "give --kv-memory 60GiB, --gpu h100-80gb, --memory 24GiB or --gpus all")
+
+
+def _refuse(mode: str, given: dict[str, Any]) -> None:
+    useless = [name for name, value in given.items() if value]
+    if useless:
+        raise UsageError(f"{', '.join(useless)}: mean nothing together with {mode}", "leave them out")
+
+
+def _fit(request: Request, shares: dict[str, Any], *, beyond: bool, require: bool, format_: str | None, output: str | None) -> int:
+    from kvcalc.fit import fit as ask
+    from kvcalc.render import emit
+    from kvcalc.render.fit_view import view
+
+    if request.workload.kv_memory is not None:
+        found = ask(request, beyond=beyond)
+        document = found.to_dict()
+    else:
+        from kvcalc.sizing import size
+
+        sized = size(request, beyond=beyond, **shares)
+        found, document = sized.fit, sized.to_dict()
+    emit(document, view, format_, output)
+    return EXIT_OVER_BUDGET if require and not found.fits else EXIT_OK
+
+
+def _rank(request: Request, shares: dict[str, Any], *, require: bool, format_: str | None, output: str | None) -> int:
+    from kvcalc.render import emit
+    from kvcalc.render.fit_view import rank_view
+    from kvcalc.sizing import rank, rank_document
+
+    rows = rank(request, **shares)
+    emit(rank_document(request, rows), rank_view, format_, output)
+    return EXIT_OVER_BUDGET if require and not rows else EXIT_OK
+
+
+def _traffic(request: Request, lengths: str, shares: dict[str, Any], format_: str | None, output: str | None) -> int:
+    from kvcalc.estimate import model_dict
+    from kvcalc.lengths import read_lengths, traffic
+    from kvcalc.memory_budget import memory_budget
+    from kvcalc.render import emit
+    from kvcalc.render.fit_view import lengths_view
+    from kvcalc.sources import load
+
+    if request.engine != "ideal" or request.workload.engine_args:
+        raise UsageError("--lengths compares ways of allocating, not engines", "leave out --engine and --engine-arg")
+    architecture = load(request.model)
+    workload = request.workload
+    each = workload.kv_memory if workload.kv_memory is not None else memory_budget(architecture, request, **shares).kv_likely
+    found = traffic(architecture, workload.kv_dtype, read_lengths(lengths), each * workload.devices)
+    nothing: dict[str, Any] = {"workload": None, "engine": None, "notes": [], "warnings": []}
+    document = found.to_dict() | {"model": model_dict(architecture), "kv_dtype": workload.kv_dtype} | nothing
+    emit(document, lengths_view, format_, output)
+    return EXIT_OK

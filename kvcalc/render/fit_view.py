@@ -1,0 +1,158 @@
+"""The views of `kvcalc.fit/1`, `kvcalc.sizing/1` and `kvcalc.lengths/1`."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.render.estimate_view import engine_name
+from kvcalc.render.view import Column, Facts, Table, Text, View
+from kvcalc.units import clean, show_bytes, show_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SHARES = (
+    Column("part", "part"),
+    Column("bytes", "bytes", "bytes"),
+    Column("size", "size", "size", 1),
+    Column("known", "how it is known", "prose", 2),
+)
+_CAPACITY = (
+    ("tokens", "tokens"),
+    ("concurrency", "concurrency"),
+    ("blocks", "blocks"),
+    ("block_bytes", "bytes of a block"),
+    ("block_size", "tokens of a block"),
+    ("sliding_tokens", "sliding tokens"),
+    ("state_slots", "state slots"),
+)
+_RANKED = (
+    Column("gpu", "id"),
+    Column("name", "name", "text", 2),
+    Column("devices", "devices", "count"),
+    Column("memory", "memory of each", "size", 1),
+    Column("kv_bytes_per_device", "for the cache, each", "size", 3),
+)
+_ALLOCATIONS = (
+    Column("name", "allocation"),
+    Column("bytes", "bytes", "bytes"),
+    Column("size", "size", "size", 2),
+    Column("waste", "waste", "bytes", 3),
+    Column("utilisation", "in use", "percent"),
+    Column("p50", "fit, p50", "count", 1),
+    Column("p95", "fit, p95", "count", 1),
+    Column("p99", "fit, p99", "count", 1),
+)
+
+
+def view(document: Mapping[str, Any]) -> View:
+    """What `kvcalc fit` shows: the answer, the memory and how it is known, the engine's figures, what would make it fit."""
+    facts = [
+        ("longest context", f"{_range(document, 'max_context')} tokens, {_sequences(document)}"),
+        ("most sequences", f"{_range(document, 'max_sequences')} of {show_tokens(document['workload']['context'])} tokens"),
+    ]
+    if document.get("smallest_devices"):
+        facts.append(("enough", f"{document['smallest_devices']} of these devices, as one tensor parallel group"))
+    capacity = document["capacity"]
+    said = [f"{label} {_figure(capacity[key])}" for key, label in _CAPACITY if capacity[key] is not None]
+    if said:
+        facts.append((f"{document['engine']['name']} itself", ", ".join(said)))
+    bound = document.get("decode_bound")
+    if bound:
+        facts.append(("decoding", f"at most {bound['tokens_per_second']:,} tokens/s in all ({bound['text']})"))
+    blocks: list[Any] = [Facts(tuple(facts)), _memory(document)]
+    remedies = [remedy["text"] for remedy in document["remedies"]]
+    if remedies:
+        blocks.append(Text(tuple(clean(text, 400) for text in remedies), "It would fit with one of"))
+    return View(_headline(document), tuple(blocks), tuple(document["notes"]), tuple(document["warnings"]), data=_data(document))
+
+
+def _headline(document: Mapping[str, Any]) -> str:
+    verdict = "fits" if document["fits"] else "DOES NOT FIT"
+    context = show_tokens(document["workload"]["context"])
+    kv = show_bytes(document["budget"]["kv_bytes_per_device"])
+    tail = f"{clean(document['model']['id'])}, {document['kv_dtype']}, {engine_name(document['engine'])}"
+    return f"{verdict}: {_sequences(document)} of {context} tokens in {kv} per device: {tail}"
+
+
+def _sequences(document: Mapping[str, Any]) -> str:
+    count = document["workload"]["sequences"]
+    return f"{count:,} sequence{'s' if count != 1 else ''}"
+
+
+def _range(document: Mapping[str, Any], key: str) -> str:
+    """`56`, or `56 (52 to 57)` where the memory is an estimate."""
+    text = _count(document[key])
+    low, high = document.get(f"{key}_range", (document[key], document[key]))
+    return text if low == high else f"{text} ({_count(low)} to {_count(high)})"
+
+
+def _count(value: int | None) -> str:
+    return "none" if value is None else f"{value:,}"
+
+
+def _figure(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}".rstrip("0").rstrip(".")
+
+
+def _memory(document: Mapping[str, Any]) -> Table:
+    budget = document["budget"]
+    origin, kv = budget["from"], budget["kv_bytes_per_device"]
+    if isinstance(origin, str):
+        return Table(_SHARES, (("for the cache", kv, kv, f"given: {origin}"),), "Memory of one device")
+    sure = origin["sure"]
+    rows = (
+        ("memory", origin["memory"], origin["memory"], sure["memory"]),
+        ("utilization", None, None, f"{origin['utilization']:g}, {sure['utilization']}"),
+        ("weights", origin["weights"], origin["weights"], sure["weights"]),
+        ("overhead", origin["overhead"], origin["overhead"], sure["overhead"]),
+        ("for the cache", kv, kv, f"likely; {show_bytes(origin['kv_low'])} to {show_bytes(origin['kv_high'])}"),
+    )
+    return Table(_SHARES, rows, f"Memory of one {clean(origin['gpu'])}")
+
+
+def _data(document: Mapping[str, Any]) -> Table:
+    """For CSV: one row with the answer."""
+    keys = ("fits", "max_context", "max_sequences")
+    columns = (*(Column(key, key) for key in keys), Column("kv_bytes_per_device", "kv_bytes_per_device", "count"))
+    columns += tuple(Column(key, key) for key, _ in _CAPACITY)
+    values = (
+        *(document[key] for key in keys),
+        document["budget"]["kv_bytes_per_device"],
+        *(document["capacity"][key] for key, _ in _CAPACITY),
+    )
+    return Table(columns, (tuple(None if value is None else value for value in values),))
+
+
+def rank_view(document: Mapping[str, Any]) -> View:
+    """What `kvcalc fit --gpus all` shows."""
+    rows = tuple(tuple(row[column.key] for column in _RANKED) for row in document["gpus"])
+    workload = document["workload"]
+    asked = f"{workload['sequences']:,} x {show_tokens(workload['context'])} tokens: {clean(document['model']['id'])}, {document['engine']['name']}"
+    best = document["gpus"][0] if rows else None
+    headline = f"{best['devices']} x {best['gpu']} is the least memory that holds {asked}" if best else f"no accelerator holds {asked}"
+    return View(headline, (Table(_RANKED, rows),), tuple(document["notes"]), tuple(document["warnings"]))
+
+
+def lengths_view(document: Mapping[str, Any]) -> View:
+    """What `kvcalc fit --lengths` shows."""
+    rows = tuple(_allocation(row) for row in document["allocations"])
+    percentiles = ", ".join(f"{name} {tokens:,}" for name, tokens in document["percentiles"].items())
+    facts = [
+        ("lengths", f"{document['requests']:,} requests, {document['tokens']:,} tokens, longest {document['longest']:,}; {percentiles}")
+    ]
+    if document["budget"] is not None:
+        facts.append(("memory", show_bytes(document["budget"])))
+        alike = ", ".join(f"{count:,} of {name}'s length" for name, count in document["fits_at"].items() if count is not None)
+        facts.append(("all of one length", f"{alike} fit"))
+    ideal, contiguous = document["allocations"][-1], document["allocations"][0]
+    headline = f"{show_bytes(ideal['bytes'])} in use, {show_bytes(contiguous['bytes'])} if each reserves the longest: {clean(document['model']['id'])}"
+    notes = ("fit, p95: the most requests of this traffic whose sum stays in the memory with 95 % probability (normal approximation)",)
+    return View(headline, (Facts(tuple(facts)), Table(_ALLOCATIONS, rows)), notes)
+
+
+def _allocation(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    fits = row["fits_mixed"] or {}
+    used = Fraction(row["bytes"] - row["waste"], row["bytes"]) if row["bytes"] else Fraction(1)
+    return (row["name"], row["bytes"], row["bytes"], row["waste"], used, fits.get("p50"), fits.get("p95"), fits.get("p99"))
