@@ -46,6 +46,15 @@ class Tensor:
     offset: int = 0
 
 
+def type_of(value: object) -> int:
+    """The type that a value is written in."""
+    if isinstance(value, Typed):
+        return value.type
+    if isinstance(value, int) and not isinstance(value, bool):
+        return INT32 if value < 0 else UINT32
+    return {bool: BOOL, str: STRING, list: ARRAY, tuple: ARRAY, float: FLOAT32}[type(value)]
+
+
 def gguf_bytes(metadata: Mapping[str, Any], tensors: Sequence[Tensor] = (), *, version: int = 3, order: str = "<") -> bytes:
     """A whole GGUF header. Integers become uint32, floats float32, lists arrays of their first element's type."""
     size = "I" if version == 1 else "Q"
@@ -56,19 +65,6 @@ def gguf_bytes(metadata: Mapping[str, Any], tensors: Sequence[Tensor] = (), *, v
     def text(value: str) -> bytes:
         data = value.encode()
         return pack(size, len(data)) + data
-
-    def type_of(value: object) -> int:
-        if isinstance(value, Typed):
-            return value.type
-        if isinstance(value, bool):
-            return BOOL
-        if isinstance(value, str):
-            return STRING
-        if isinstance(value, list | tuple):
-            return ARRAY
-        if isinstance(value, float):
-            return FLOAT32
-        return INT32 if isinstance(value, int) and value < 0 else UINT32
 
     def payload(value: Any) -> bytes:
         kind = type_of(value)

@@ -56,7 +56,7 @@ class Stream:
     def skip(self, count: int) -> None:
         """Move on. Raises InvalidConfigError where the file ends before."""
         self._position += count
-        self._require(0)
+        self.require(0)
 
     def peek(self) -> tuple[bytes, int]:
         """The block in hand and where in it the next byte is: for loops that read many small values."""
@@ -72,9 +72,6 @@ class Stream:
 
     def require(self, count: int) -> None:
         """Raise InvalidConfigError unless the file can have `count` more bytes: no length of a file is believed unchecked."""
-        self._require(count)
-
-    def _require(self, count: int) -> None:
         end = self.position + count
         if self.size is not None and end > self.size:
             raise self._cut()
@@ -85,18 +82,21 @@ class Stream:
 
     def _load(self, count: int) -> None:
         """A block that begins at the next byte and holds at least `count`."""
-        self._require(count)
+        self.require(count)
         offset = self.position
         want = max(count, self._next)
         if self.size is not None:
             want = min(want, self.size - offset)
-        kept = self._block[self._position :] if self._position < len(self._block) else b""
-        data = kept + self._fetch(offset + len(kept), want - len(kept))
-        self.fetched += len(data) - len(kept)
+        data = self._block[self._position :] if self._position < len(self._block) else b""
+        while len(data) < count:
+            more = self._fetch(offset + len(data), want - len(data))
+            if not more:
+                self._block, self._start, self._position = data, offset, 0
+                raise self._cut()
+            self.fetched += len(more)
+            data += more
         self._next = min(2 * self._next, LARGEST_BLOCK)
         self._block, self._start, self._position = data, offset, 0
-        if len(data) < count:
-            raise self._cut()
 
     def _cut(self) -> InvalidConfigError:
         at = self.size if self.size is not None else self._start + len(self._block)

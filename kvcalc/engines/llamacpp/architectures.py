@@ -44,6 +44,7 @@ _CONVERTED = {
     "dots1": "dots1",
     "dots3note": "dots3note dots3_note dots3_note_text",
     "ernie4_5": "ernie4_5 ernie4_5_text",
+    "paddleocr": "paddleocr_vl_text",
     "ernie4_5-moe": "ernie4_5_moe",
     "exaone": "exaone",
     "exaone-moe": "exaone_moe",
@@ -207,6 +208,8 @@ WRITES_DRAFTS = frozenset(
 )
 #: model_types whose converter writes draft layers although their architecture's other converters drop them.
 FAMILIES_WITH_DRAFTS = frozenset(("glm4_moe_lite",))
+#: Draft layers attend densely, without index keys, but here.
+INDEXED_DRAFTS = frozenset(("glm5-next",))
 #: Rows that an index key takes in its cache: key, gate and pooled key; key and pooled key (llama-memory-hybrid-idx.cpp).
 POOLED_INDEX_ROWS = {"glm5-next": 3, "qwen4exp": 2}
 #: Blocks that are a feed-forward alone stand outside the cache.

@@ -77,7 +77,9 @@ def read_devices(workload: Workload, args: Mapping[str, Any]) -> Devices:
     if workload.tensor_parallel > 1 and workload.pipeline_parallel > 1:
         raise EngineRejectsError("llama.cpp splits over GPUs by layers or by tensors, not by both", "give --tp or --pp")
     gpu, cards = parse_gpu(workload.gpu) if workload.gpu else (None, 1)
-    mode = args["split_mode"] or ("tensor" if workload.tensor_parallel > 1 else "layer")
+    mode = args["split_mode"]
+    if mode == "auto":
+        mode = "tensor" if workload.tensor_parallel > 1 else "layer"
     if workload.tensor_parallel > 1 and mode != "tensor":
         raise UsageError(f"--tp {workload.tensor_parallel} splits by tensors, and split_mode is {mode}", "give --pp to split by layers")
     if workload.pipeline_parallel > 1 and mode not in ("layer", "row"):

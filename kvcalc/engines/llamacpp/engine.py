@@ -23,6 +23,7 @@ from kvcalc.engines.llamacpp.settings import (
 )
 from kvcalc.errors import EngineRejectsError, UsageError
 from kvcalc.plan import Capacity, Plan
+from kvcalc.states import Recurrent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -206,7 +207,7 @@ def _in_force(request: Request, context: Context) -> dict[str, Any]:
         "ubatch_size": context.ubatch,
         "swa_full": context.everything,
         "n_rs_seq": request.rollback,
-        "split_mode": request.args["split_mode"] or request.devices.mode,
+        "split_mode": request.devices.mode if request.args["split_mode"] == "auto" else request.args["split_mode"],
     }
 
 
@@ -226,6 +227,7 @@ def check(request: Request) -> None:
         for name, form, widths in (("K", types.key, model.head_widths[0]), ("V", types.value, model.head_widths[1])):
             _check_heads(name, form, widths)
     heads = {state.kv_heads for state in model.states if hasattr(state, "kv_heads")}
+    heads |= {state.matrix()[0] for state in model.states if isinstance(state, Recurrent)} - {0}
     check_tensor_split(model.name, request.devices, heads, flash=request.flash)
 
 

@@ -83,7 +83,11 @@ class Model:
     @property
     def ignored_windows(self) -> int:
         """Layers whose window llama.cpp does not read."""
-        return 0 if self.windowed else sum(layers for state, layers in self.states.items() if _window(state))
+        return (
+            0
+            if self.windowed
+            else sum(layers for state, layers in self.states.items() if _window(state) and not getattr(state, "nominal", False))
+        )
 
     @cached_property
     def head_widths(self) -> tuple[set[int], set[int]]:

@@ -43,7 +43,11 @@ SETTINGS = (
     Setting("mtp_context", "bool", default=False, about="the draft context of --spec-type draft-mtp instead of the model's own"),
     Setting("usage", "str", "server", "whose defaults hold", ("server", "cli", "library")),
     Setting(
-        "split_mode", "str", None, "how several GPUs share (-sm); default layer, tensor under --tp", ("none", "layer", "row", "tensor")
+        "split_mode",
+        "str",
+        "auto",
+        "how several GPUs share (-sm); auto = layer, or tensor under --tp",
+        ("auto", "none", "layer", "row", "tensor"),
     ),
     Setting("tensor_split", "list", None, "proportions of the GPUs (-ts); default equal"),
     Setting("n_gpu_layers", "int", None, "layers on the GPUs (-ngl), the output layer among them; default all", least=0),

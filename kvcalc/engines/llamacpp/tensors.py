@@ -116,6 +116,8 @@ def _latent(state: Any, reading: Reading, _layer: tuple[State, ...]) -> tuple[Te
 
 
 def _index(state: Any, reading: Reading, layer: tuple[State, ...]) -> tuple[Tensor, ...]:
+    if reading.draft and reading.name not in rules.INDEXED_DRAFTS:
+        return ()
     width = state.vectors * state.index_dim
     if reading.name == "deepseek4":
         return (Tensor("index", "index", width, "key", "entries", state.ratio), *_open_entry("index", width, state.ratio))

@@ -1,0 +1,99 @@
+"""Models of the catalogue and config.json under the architecture that llama.cpp's converter writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kvcalc.architecture import Layout
+from kvcalc.engines import get_engine
+from kvcalc.engines.llamacpp.architectures import FAMILIES, KEEPS_DRAFTS, ROLLBACK, WINDOWED, WRITES_DRAFTS
+from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.sources import load
+from kvcalc.sources.gguf_architecture import FAMILIES as MODEL_TYPES
+from kvcalc.sources.gguf_architecture import KNOWN
+from kvcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from kvcalc.plan import Plan
+
+
+def plan(model: str | dict[str, Any], *, context: int | None = None, **args: Any) -> Plan:
+    return get_engine("llama.cpp").plan(load(model), Workload(context=context, engine_args=args))
+
+
+Q8 = {"cache_type_k": "q8_0", "cache_type_v": "q8_0"}
+
+
+@pytest.mark.parametrize(
+    ("model", "args", "total"),
+    [
+        ("llama-3-8b", {"ctx_size": 4096}, 536_870_912),
+        ("llama-3-8b", {"ctx_size": 1024, "parallel": 3}, 201_326_592),
+        ("gpt-oss-20b", {"ctx_size": 32_768, **Q8}, 437_846_016),
+        ("deepseek-v3", {"ctx_size": 32_768, **Q8}, 1_223_294_976),
+        ("deepseek-v3.2", {"ctx_size": 32_768, "parallel": 4, "kv_unified": True}, 2_814_377_984),
+        ("deepseek-v4-flash", {"ctx_size": 8192, "parallel": 4, "n_rs_seq": 3}, 406_585_344),
+        ("gemma-3-27b", {"ctx_size": 32_768, "parallel": 4}, 5_301_600_256),
+        ("gemma-3-27b", {"ctx_size": 32_768, "parallel": 4, "kv_unified": True}, 4_647_288_832),
+        ("gemma-3-27b", {"ctx_size": 32_768, "ubatch_size": 2048}, 3_992_977_408),
+        ("gemma-3-27b", {"ctx_size": 32_768, "parallel": 2, "swa_full": True}, 16_642_998_272),
+        ("gemma-3n-e4b", {"ctx_size": 32_768, "parallel": 4}, 402_653_184),
+        ("qwen3-next-80b-a3b", {"ctx_size": 32_768, "parallel": 4}, 1_121_452_032),
+        ("granite-4.0-h-small", {"ctx_size": 32_768, "parallel": 4, "kv_unified": True}, 1_155_448_832),
+    ],
+)
+def test_catalogue_models_take_what_llamacpp_measured(model: str, args: dict[str, Any], total: int) -> None:
+    assert plan(model, **args).total == total
+
+
+def test_windows_that_the_architecture_does_not_read() -> None:
+    found = plan("mistral-7b-v0.1", context=32_768)
+    assert found.total == 32 * 2 * 8 * 128 * 2 * 32_768
+    assert any("reads no window: 32 sliding layers" in note for note in found.notes)
+    assert plan("phi-3-mini-4k", context=4096).total == 32 * 2 * 32 * 96 * 2 * 4096
+
+
+def test_a_latent_that_llamacpp_expands() -> None:
+    config = {
+        "model_type": "minicpm3",
+        "num_hidden_layers": 62,
+        "hidden_size": 2560,
+        "num_attention_heads": 40,
+        "num_key_value_heads": 40,
+        "kv_lora_rank": 256,
+        "qk_rope_head_dim": 32,
+        "qk_nope_head_dim": 64,
+        "v_head_dim": 64,
+        "max_position_embeddings": 32_768,
+    }
+    assert plan({"hf_config": config}, context=4096).total == 62 * 40 * (96 + 64) * 2 * 4096
+
+
+def test_converters_drop_most_draft_layers() -> None:
+    with pytest.raises(EngineRejectsError, match="no draft layers"):
+        plan("deepseek-v3", context=4096, mtp_context=True)
+    assert plan("deepseek-v3.2", context=4096, mtp_context=True).total == 576 * 2 * 4096
+
+
+def test_models_that_no_converter_writes() -> None:
+    for model in ("opt-13b", "longcat-flash"):
+        with pytest.raises(UnsupportedArchitectureError, match="no converter writes it"):
+            plan(model, context=2048)
+
+
+def test_gemma_3n_must_own_twenty_layers() -> None:
+    model = load("gemma-3n-e4b")
+    pattern = ("sliding",) * 18 + ("shared_sliding",) * 4
+    states = {name: model.layers.states[name] for name in ("sliding", "shared_sliding")}
+    fewer = model.model_copy(update={"layers": Layout(pattern=pattern, count=22, states=states)})
+    with pytest.raises(UnsupportedArchitectureError, match="exactly 20 gemma3n layers, and this model has 18"):
+        get_engine("llama.cpp").plan(fewer, Workload(context=4096))
+
+
+def test_the_tables_speak_of_architectures_that_exist() -> None:
+    assert set(FAMILIES.values()) <= KNOWN
+    assert WINDOWED | ROLLBACK | KEEPS_DRAFTS | WRITES_DRAFTS <= KNOWN
+    for name, family in MODEL_TYPES.items():
+        assert FAMILIES[family] in {name, "nemotron_h", "deepseek2", "kimi-linear"} or name == "qwen2vl"

@@ -1,0 +1,106 @@
+"""Ollama's choices: context by memory, batch by context, one slot where it insists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kvcalc.engines import get_engine
+from kvcalc.errors import EngineRejectsError, UsageError
+from kvcalc.sources.gguf_architecture import read_metadata
+from kvcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from kvcalc.plan import Plan
+
+GEMMA = {
+    "block_count": 6,
+    "context_length": 131_072,
+    "embedding_length": 512,
+    "attention.head_count": 4,
+    "attention.head_count_kv": 2,
+    "attention.sliding_window": 1024,
+}
+ROW = 2 * 2 * 128 * 2
+
+
+def plan(name: str = "gemma3", keys: dict[str, Any] | None = None, *, args: dict[str, Any] | None = None, **workload: Any) -> Plan:
+    metadata = {"general.architecture": name} | {f"{name}.{key}": value for key, value in (GEMMA | (keys or {})).items()}
+    return get_engine("ollama").plan(read_metadata(metadata), Workload(engine_args=args or {}, **workload))
+
+
+def test_slots_are_split_and_windows_hold_the_batch() -> None:
+    # context 32,768: batch 1024, windows pad256(1024 + 1024); two separate slots
+    found = plan(context=32_768, sequences=2)
+    assert found.total == 2 * ROW * (32_768 + 5 * 2048)
+    assert found.args == {"num_ctx": 32_768, "num_parallel": 2, "num_batch": 1024, "kv_cache_type": "f16", "flash_attention": "auto"}
+    assert (found.engine, found.context) == ("ollama", 32_768)
+
+
+@pytest.mark.parametrize(("context", "batch"), [(4096, 512), (4097, 1024), (32_768, 1024), (32_769, 2048), (131_072, 2048)])
+def test_the_batch_by_context(context: int, batch: int) -> None:
+    assert plan(context=context).args["num_batch"] == batch
+
+
+@pytest.mark.parametrize(("gpu", "context"), [(None, 4096), ("rtx4090-24gb", 32_768), ("rtx4090-24gb:2", 262_144), ("h100-80gb", 262_144)])
+def test_the_default_context_by_memory(gpu: str | None, context: int) -> None:
+    found = plan("gemma3", {"context_length": 1_000_000}, gpu=gpu)
+    assert found.context == context
+    assert any(f"defaulted to {context:,} tokens" in note for note in found.notes)
+
+
+def test_a_context_beyond_the_trained_one_is_lowered() -> None:
+    found = plan("gemma3", {"context_length": 8192}, context=32_768)
+    assert found.context == 8192
+    assert any("lowered to the 8,192 tokens" in note for note in found.notes)
+    assert not found.warnings
+
+
+def test_one_cache_type_for_both() -> None:
+    llama = {
+        "block_count": 48,
+        "attention.head_count": 32,
+        "attention.head_count_kv": 4,
+        "attention.key_length": 128,
+        "attention.value_length": 128,
+    }
+    # 48 layers x K and V of 512 elements in 34 B per 32
+    assert plan("qwen3moe", llama, context=32_768, kv_dtype="q8_0").total == 48 * 2 * 512 // 32 * 34 * 32_768 == 1_711_276_032
+    assert plan("qwen3moe", llama, context=32_768, args={"kv_cache_type": "q8_0"}).total == 1_711_276_032
+    with pytest.raises(EngineRejectsError, match="one cache type"):
+        plan("qwen3moe", llama, context=4096, kv_dtype="q8_0/q4_0")
+    with pytest.raises(EngineRejectsError, match="needs flash attention"):
+        plan("qwen3moe", llama, context=4096, kv_dtype="q8_0", args={"flash_attention": "off"})
+
+
+def test_architectures_with_one_slot() -> None:
+    lfm2 = {"shortconv.l_cache": 3, "attention.head_count_kv": [0, 2] * 3, "attention.sliding_window": None}
+    found = plan("lfm2", {key: value for key, value in lfm2.items() if value is not None}, context=4096, sequences=4)
+    assert found.args["num_parallel"] == 1
+    assert any("4 sequences wait" in warning for warning in found.warnings)
+    assert plan(context=4096, args={"num_parallel": 3}).args["num_parallel"] == 3
+
+
+def test_without_flash_attention_on_cuda_the_batch_is_small() -> None:
+    off = {"flash_attention": "off"}
+    assert plan(context=32_768, args=off, gpu="l4-24gb").args["num_batch"] == 512
+    assert plan(context=32_768, args=off).args["num_batch"] == 1024
+    assert plan(context=32_768, args={"num_batch": 64}).args["num_batch"] == 64
+
+
+def test_contradictions() -> None:
+    with pytest.raises(UsageError, match="num_ctx is 4096, and the context 8192"):
+        plan(context=8192, args={"num_ctx": 4096})
+    with pytest.raises(UsageError, match="no setting 'kv_unified'"):
+        plan(args={"kv_unified": True})
+    with pytest.raises(UsageError, match="largest that fits"):
+        plan(context=-1)
+
+
+def test_capacity_is_llamacpps_under_the_same_flags() -> None:
+    metadata = {"general.architecture": "gemma3"} | {f"gemma3.{key}": value for key, value in GEMMA.items()}
+    found = get_engine("ollama").capacity(read_metadata(metadata), Workload(context=4096), 2**31)
+    assert found is not None
+    assert found.fits
+    assert found.tokens == 131_072
