@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch.nn import functional
 
+from kvcalc.lab.sizes import DTYPE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -35,9 +37,6 @@ if TYPE_CHECKING:
 
 #: Rotary positions turn at base^(-2i/d) (RoFormer, arXiv:2104.09864).
 ROPE_BASE = 10000.0
-
-#: The type of every weight and of everything kept: kvcalc's name for torch.float32.
-DTYPE = "fp32"
 
 
 class Weights:

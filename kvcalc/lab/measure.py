@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -62,9 +63,9 @@ class Row:
     @property
     def output_equal(self) -> bool | None:
         """The cached output is the recomputed one; None where there is no cache, or it is meant to lose something."""
-        if self.error is None or self.tolerance is None:
+        if self.error is None or (self.tolerance is None and isfinite(self.error)):
             return None
-        return self.error <= self.tolerance
+        return self.tolerance is not None and self.error <= self.tolerance
 
     @property
     def speedup(self) -> float | None:
@@ -148,10 +149,9 @@ def allocated_by(tensors: Iterable[Tensor]) -> int:
 
 def largest_error(cached: Outcome, plain: Outcome) -> float:
     """Relative to the largest logit; infinite if a number is not finite."""
-    worst = max(float((logits - plain.logits[key]).abs().max()) for key, logits in cached.logits.items())
-    largest = max(float(plain.logits[key].abs().max()) for key in cached.logits)
-    error = worst / largest
-    return error if error == error else float("inf")  # noqa: PLR0124  NaN
+    worst = float(torch.stack([(logits - plain.logits[key]).abs().max() for key, logits in cached.logits.items()]).max())
+    largest = float(torch.stack([plain.logits[key].abs().max() for key in cached.logits]).max())
+    return worst / largest if isfinite(worst) and largest else inf
 
 
 def agreement(cached: Outcome, plain: Outcome) -> tuple[int, int]:

@@ -23,9 +23,9 @@ import torch
 
 from kvcalc.formats import FORMATS, Format
 from kvcalc.lab.attention import Seen
-from kvcalc.lab.frame import DTYPE
 from kvcalc.lab.kv import multi_head
 from kvcalc.lab.lesson import Figure, Lesson, plan, stores
+from kvcalc.lab.sizes import DTYPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

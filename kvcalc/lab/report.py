@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.lab import ENTRIES
+from kvcalc.engines.ideal import Ideal
+from kvcalc.estimate import workload_dict
+from kvcalc.lab import ENTRIES, require_torch
+from kvcalc.lab.sizes import DTYPE
+from kvcalc.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvcalc.lab.measure import Row
     from kvcalc.lab.sizes import Sizes
+
+
+#: What no figure here depends on, and what every time does.
+NOTE = "the weights are random; the bytes are the same on every machine, the times are this one's"
 
 
 @dataclass(frozen=True)
@@ -40,28 +49,26 @@ class Report:
                 "id": f"lab-{sizes.layers}x{sizes.heads}x{sizes.dim}",
                 "source": "random weights",
                 "model_type": "lab",
-                "dtype": "fp32",
+                "dtype": DTYPE,
                 "max_context": None,
                 "layers": sizes.layers,
                 "heads": sizes.heads,
                 "dim": sizes.dim,
                 "parameters": self.parameters,
             },
-            "workload": {"prompt": sizes.prompt, "tokens": sizes.tokens, "context": sizes.total},
-            "engine": {"name": "ideal", "version": "1", "args": {}},
-            "kv_dtype": "fp32",
+            "workload": {**workload_dict(Workload(), sizes.total), "prompt": sizes.prompt, "tokens": sizes.tokens},
+            "engine": {"name": Ideal.name, "version": Ideal.version, "args": {}},
+            "kv_dtype": DTYPE,
             "machine": {"device": sizes.device, "name": self.device_name, "torch": self.torch, "threads": self.threads},
             "passed": self.passed,
             "rows": [_row(row) for row in self.rows],
-            "notes": [f"{row.name}: {note}" for row in self.rows for note in row.notes],
+            "notes": [NOTE],
             "warnings": [f"{row.name}: {text}" for row in self.rows for text in _failures(row)],
         }
 
 
 def run(names: list[str], sizes: Sizes, progress: Callable[[str], None] = lambda _: None) -> Report:
     """Measure the named rows. Raises UsageError where PyTorch, the device or its memory is missing."""
-    from kvcalc.lab import require_torch
-
     require_torch()
     import torch
 
@@ -101,7 +108,7 @@ def _row(row: Row) -> dict[str, Any]:
             "formula": row.figure.formula,
         },
         "output": {
-            "error": row.error,
+            "error": row.error if row.error is not None and isfinite(row.error) else None,
             "tolerance": row.tolerance,
             "equal": row.output_equal,
             "same_next_token": row.agreement[0] if row.agreement else None,
@@ -117,6 +124,8 @@ def _failures(row: Row) -> list[str]:
     found = []
     if not row.bytes_equal:
         found.append(f"the tensors hold {row.bytes:,} B where kvcalc says {row.figure.bytes:,} B")
-    if row.output_equal is False:
+    if row.error is not None and not isfinite(row.error):
+        found.append("the cached output is not finite")
+    elif row.output_equal is False:
         found.append(f"the cached output differs by {row.error:.2e}, more than {row.tolerance:.0e}")
     return found

@@ -18,6 +18,9 @@ from kvcalc.units import checked_int, clean
 #: The rotary part of a latent is half a head and turns in pairs, so a head must divide by this.
 HEAD_MULTIPLE = 4
 
+#: The type of every weight and of everything that is kept: kvcalc's name for torch.float32.
+DTYPE = "fp32"
+
 DEVICES = ("cpu", "cuda", "mps")
 
 #: What `--preset` sets; any flag given beside it wins.
@@ -25,7 +28,10 @@ PRESETS: dict[str, dict[str, int]] = {
     "gpt2-124m": {"layers": 12, "heads": 12, "dim": 768, "tokens": 200, "vocabulary": 50257, "threads": 0},
 }
 
-#: The least and most of each number: a typing slip must not ask for a terabyte.
+#: Most weights, and most scores of one layer when all is recomputed: 4 GB each. A typing slip must not ask for a terabyte.
+MOST_NUMBERS = 10**9
+
+#: The least and most of each number.
 LIMITS: dict[str, tuple[int, int]] = {
     "layers": (1, 256),
     "heads": (1, 256),
@@ -58,18 +64,34 @@ class Sizes:
 
     def __post_init__(self) -> None:
         for name, (least, most) in LIMITS.items():
-            value = checked_int(getattr(self, name), name, least=least)
-            if value > most:
-                raise UsageError(f"lab: {name} {value:,} is more than the lab runs", f"at most {most:,}")
+            if checked_int(getattr(self, name), f"--{name}", least=least) > most:
+                raise UsageError(f"--{name}: {getattr(self, name):,} is more than the lab runs", f"at most {most:,}")
         if self.dim % self.heads:
-            raise UsageError(f"lab: {self.heads} heads do not divide a dim of {self.dim}", "choose a dim that is a multiple of the heads")
+            raise UsageError(
+                f"--heads: {self.heads} heads do not divide a dim of {self.dim}", "choose a dim that is a multiple of the heads"
+            )
         if self.head_dim % HEAD_MULTIPLE:
             raise UsageError(
-                f"lab: heads of {self.head_dim} (dim {self.dim} over {self.heads} heads) are not a multiple of {HEAD_MULTIPLE}",
+                f"--heads: heads of {self.head_dim} (dim {self.dim} over {self.heads} heads) are not a multiple of {HEAD_MULTIPLE}",
                 f"choose a dim that is a multiple of {HEAD_MULTIPLE * self.heads}",
             )
         if self.device not in DEVICES:
-            raise UsageError(f"lab: unknown device '{clean(self.device, 40)}'", nearest(self.device, DEVICES) or "cpu, cuda or mps")
+            raise UsageError(f"--device: unknown device '{clean(self.device, 40)}'", nearest(self.device, DEVICES) or "cpu, cuda or mps")
+
+        if self.parameters > MOST_NUMBERS:
+            raise UsageError(
+                f"--dim: the decoder would have {self.parameters:,} weights", f"at most {MOST_NUMBERS:,}: fewer --layers or a smaller --dim"
+            )
+        scores = self.heads * self.total**2
+        if scores > MOST_NUMBERS:
+            raise UsageError(
+                f"--tokens: recomputing would make {scores:,} scores in a layer", f"at most {MOST_NUMBERS:,}: fewer --tokens or --heads"
+            )
+
+    @property
+    def parameters(self) -> int:
+        """Weights of the decoder with multi-head attention."""
+        return self.vocabulary * self.dim + self.layers * (4 * self.dim**2 + 3 * self.dim * self.hidden)
 
     @property
     def head_dim(self) -> int:

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from kvcalc.lab.attention import CAUSAL, visible
-from kvcalc.lab.frame import DTYPE, Step, Weights, build, rotate, split
+from kvcalc.lab.frame import Step, Weights, build, rotate, split
 from kvcalc.lab.latent import LatentAttention, Rows
 from kvcalc.lab.lesson import Lesson
+from kvcalc.lab.sizes import DTYPE
 from kvcalc.states import Index
 
 if TYPE_CHECKING:
