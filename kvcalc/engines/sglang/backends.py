@@ -47,6 +47,7 @@ class Question:
     given        the flag `--attention-backend`
     page         the flag `--page-size`
     index_pool   tokens that share an index key; 0 without sparse attention over latents
+    sinks        attention has sinks, which FlashInfer cannot read
     speculates   draft tokens are verified
     paged_state  nothing forces pages of one token on a hybrid: no radix cache, speculation, or buffers asked for
     large        the card has 60 GiB or more
@@ -60,6 +61,7 @@ class Question:
     latent: bool
     index_pool: int
     asymmetric: bool
+    sinks: bool
     speculates: bool
     paged_state: bool
     large: bool
@@ -130,7 +132,7 @@ def _card_backend(question: Question) -> str:
         return "flashinfer" if question.generation == SM100 else "triton"
     if question.generation == SM100:
         return "fa4" if question.asymmetric else "trtllm_mha"
-    return "triton" if question.name in classes.SINKS else "flashinfer"
+    return "triton" if question.sinks else "flashinfer"
 
 
 def _page(question: Question, page: int | None, base: str, prefill: str, decode: str) -> int:

@@ -124,8 +124,15 @@ DEEPSEEK_FAMILY = _names("""
     Dots3NoteForCausalLM
 """)
 
-#: Models with attention sinks, which FlashInfer cannot serve.
+#: Models with attention sinks, which FlashInfer cannot serve, and models that say themselves whether they have some.
 SINKS = _names("GptOssForCausalLM GraniteSWAForCausalLM GraniteMoeSWAForCausalLM IQuestQ1ForCausalLM")
+SINK_FLAGS: dict[str, dict[str, bool]] = {
+    **dict.fromkeys(
+        _names("MiMoV2ForCausalLM MiMoV2FlashForCausalLM"),
+        {"add_swa_attention_sink_bias": False, "add_full_attention_sink_bias": False},
+    ),
+    "HYV4ForCausalLM": {"learnable_sink": True},
+}
 
 #: Models without attention: no key or value pool at all.
 PURE_STATE = _names("Mamba2ForCausalLM FalconMambaForCausalLM MambaForCausalLM")

@@ -64,7 +64,7 @@ def cache_type(architecture: Architecture, kv_dtype: str, name: str, capability:
         raise EngineRejectsError(f"SGLang has no kv-cache-dtype '{clean(kv_dtype, 40)}'", hint)
     model, note = model_format(architecture)
     if indexed:
-        flag = _indexed_flag(flag, capability)
+        flag = _indexed_flag(flag, capability, sinks=has_sinks(architecture, name))
     elif flag == "auto" and (name in classes.FP8_BY_DEFAULT or _checkpoint_is_fp8(architecture.traits)):
         flag = FP8
     if name == classes.DEEPSEEK_V4 and flag != FP8:
@@ -74,10 +74,18 @@ def cache_type(architecture: Architecture, kv_dtype: str, name: str, capability:
     return CacheType(flag, get_format(flag), "" if asked != "auto" else _said(flag, capability, indexed=indexed))
 
 
-def _indexed_flag(flag: str, capability: int) -> str:
-    """Sparse attention over latents (DSA) knows two types; its own choice is fp8 from Blackwell on."""
+def has_sinks(architecture: Architecture, name: str) -> bool:
+    """Whether attention has learned sinks: by the class, or by the flags of its config (_detect_attention_sinks)."""
+    flags = classes.SINK_FLAGS.get(name, {})
+    return name in classes.SINKS or any(architecture.traits.get(flag, default) for flag, default in flags.items())
+
+
+def _indexed_flag(flag: str, capability: int, *, sinks: bool) -> str:
+    """Sparse attention over latents (DSA) knows two types; its own choice is fp8 from Blackwell on, where it has no sinks."""
+    if sinks and flag not in ("auto", "bfloat16"):
+        raise EngineRejectsError("SGLang keeps sparse attention with sinks in bf16", "leave kv-cache-dtype at auto")
     if flag == "auto":
-        return FP8 if capability >= 100 else "bfloat16"
+        return FP8 if capability >= 100 and not sinks else "bfloat16"
     if flag not in (FP8, "bfloat16"):
         raise EngineRejectsError(f"SGLang's sparse attention stores bf16 or fp8_e4m3, and {flag} was asked for", "choose one of the two")
     return flag

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.engines.sglang import backends, classes
-from kvcalc.engines.sglang.dtypes import FP8, cache_type, model_format
+from kvcalc.engines.sglang.dtypes import FP8, cache_type, has_sinks, model_format
 from kvcalc.errors import EngineRejectsError
 from kvcalc.hardware import get_gpu
 from kvcalc.states import Full, Index, Sliding
@@ -129,6 +129,7 @@ def resolve(architecture: Architecture, workload: Workload, args: Mapping[str, A
             latent=latent,
             index_pool=index_pool,
             asymmetric=_asymmetric(architecture),
+            sinks=has_sinks(architecture, name),
             speculates=draft_tokens > 0,
             paged_state=not radix or draft_tokens > 0 or args["mamba_radix_cache_strategy"].startswith("extra_buffer"),
             large=large,

@@ -26,6 +26,7 @@ TRAITS = (
     "n_routed_experts",
     "num_local_experts",
     "is_encoder_decoder",
+    "is_decoder",
     "new_decoder_architecture",
     "multi_query",
     "index_topk",
