@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from kvcalc.engines.base import Engine, Setting, context_messages, default_format
 from kvcalc.engines.transformers.caches import CACHES, Ask
 from kvcalc.engines.transformers.quantized import DEFAULTS
-from kvcalc.engines.transformers.quirks import FOREIGN, QUIRKS, RULE
+from kvcalc.engines.transformers.quirks import CACHELESS, ENCODERS, FOREIGN, OTHERWISE, QUIRKS, RULE
 from kvcalc.engines.transformers.tensors import EVERY, INT64, CacheTensor, Layer
 from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
 from kvcalc.formats import get_format
@@ -69,7 +69,8 @@ class Transformers(Engine):
         context = self.context_of(architecture, workload)
         notes, warnings = context_messages(architecture, workload, context)
         model_type = _model_type(architecture, workload, notes)
-        tensors = cache_tensors(architecture, notes, expanded=version < LATENT_SINCE)
+        tensors = Counter(tensor for kept in tensors_by_layer(architecture, expanded=version < LATENT_SINCE) for tensor in kept)
+        _says(architecture, notes)
         ask = Ask(architecture, tensors, model_type, version, args, context, workload.sequences, notes)
         store, steps = CACHES[args["cache_implementation"]](ask), ask.steps
         if workload.shared_prefix:
@@ -95,23 +96,44 @@ class Transformers(Engine):
         )
 
 
-def cache_tensors(architecture: Architecture, notes: list[str], *, expanded: bool = False) -> dict[CacheTensor, int]:
-    """Each tensor of the dynamic cache, and how many layers have it. Raises UnsupportedArchitectureError for a family without a class."""
-    if architecture.family in FOREIGN:
-        raise UnsupportedArchitectureError(
-            f"transformers 5.24 has no model class for {clean(architecture.family, 60)}", "ask an engine that serves it, or ideal"
-        )
-    quirk = QUIRKS.get(architecture.family, RULE)
+def tensors_by_layer(architecture: Architecture, *, expanded: bool = False) -> list[tuple[CacheTensor, ...]]:
+    """The dynamic cache's tensors, layer by layer. Raises UnsupportedArchitectureError for a family without a class."""
+    _refuse(architecture)
+    if keeps_nothing(architecture):
+        return [()] * architecture.layers.count
+    quirk, layout = QUIRKS.get(architecture.family, RULE), architecture.layers
     layer = Layer(quirk, expanded)
-    found: dict[CacheTensor, int] = {}
-    for name, layers in Counter(architecture.layers.order).items():
-        for tensor in layer.tensors(architecture.layers.states[name]):
-            found[tensor] = found.get(tensor, 0) + layers
-    if quirk.positions and any(tensor.name == "index" for tensor in found):
-        found[CacheTensor("index", "positions", 1, quirk.positions, EVERY, INT64)] = 1
-    if quirk.modules:
-        notes.append(f"{architecture.family} keeps its recurrent and convolution state in the modules, outside the cache: not counted")
+    tensors = {name: layer.tensors(states) for name, states in layout.states.items()}
+    found = [tensors[name] for name in layout.order]
+    first = next((i for i, kept in enumerate(found) if any(tensor.name == "index" for tensor in kept)), None)
+    if quirk.positions and first is not None:
+        found[first] = (*found[first], CacheTensor("index", "positions", 1, quirk.positions, EVERY, INT64))
     return found
+
+
+def keeps_nothing(architecture: Architecture) -> bool:
+    """The class runs over the whole context at every step."""
+    family = architecture.family
+    return family in CACHELESS or (family in ENCODERS and not architecture.traits.get("is_decoder"))
+
+
+def _refuse(architecture: Architecture) -> None:
+    family = clean(architecture.family, 60)
+    if family in FOREIGN:
+        raise UnsupportedArchitectureError(f"transformers 5.24 has no model class for {family}", "ask an engine that serves it, or ideal")
+    if family in OTHERWISE:
+        raise UnsupportedArchitectureError(f"{family} keeps {OTHERWISE[family]}, and kvcalc counts keys and values", "ask ideal for those")
+
+
+def _says(architecture: Architecture, notes: list[str]) -> None:
+    """Notes on a class that keeps less than its states, or keeps it elsewhere."""
+    if keeps_nothing(architecture):
+        notes.append(
+            f"the {architecture.family} class keeps no cache"
+            + ("" if architecture.family in CACHELESS else " unless its config says is_decoder")
+        )
+    elif QUIRKS.get(architecture.family, RULE).modules:
+        notes.append(f"{architecture.family} keeps its recurrent and convolution state in the modules, outside the cache: not counted")
 
 
 def _version(text: str) -> tuple[int, int]:

@@ -48,5 +48,30 @@ QUIRKS: dict[str, Quirk] = {
     "zaya": Quirk(recurrent=MODEL, extra_columns=0),
 }
 
+#: Classes that keep no cache at all: each step runs over everything again.
+CACHELESS = frozenset({"openai-gpt", "xlm"})
+#: Encoders that keep a cache only where their config says `is_decoder`.
+ENCODERS = frozenset(
+    (
+        "bert",
+        "bert-generation",
+        "big_bird",
+        "camembert",
+        "data2vec-text",
+        "electra",
+        "ernie",
+        "megatron-bert",
+        "rembert",
+        "roberta",
+        "roberta-prelayernorm",
+        "roc_bert",
+        "roformer",
+        "xlm-roberta",
+        "xlm-roberta-xl",
+        "xmod",
+    )
+)
+#: Classes whose memory is no cache of keys and values, and what it is.
+OTHERWISE = {"reformer": "hidden states with their hash buckets", "xlnet": "hidden states of a fixed number of past tokens"}
 #: Families that kvcalc reads and transformers 5.24 has no class for: other engines' names, and code that lives beside the weights.
 FOREIGN: frozenset[str] = frozenset()
