@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.engines import get_engine
-from kvcalc.errors import UsageError, nearest
+from kvcalc.errors import EngineRejectsError, UsageError, nearest
 from kvcalc.hardware import Gpu, get_gpu
 from kvcalc.units import GIB, MIB, clean
 
@@ -63,6 +63,7 @@ class Share:
     setting     the engine's own setting for it; "" = it has none
     default     its default; None = by card (SGLang)
     overhead    bytes a device for activations, graphs, buffers and the context of the driver: low, likely, high
+    vendors     whose cards it runs on, as far as kvcalc's figures hold there
     free        the fraction is of what is free after weights and overhead, not of the whole card
     """
 
@@ -70,6 +71,7 @@ class Share:
     default: Fraction | None
     overhead: tuple[int, int, int]
     source: str
+    vendors: tuple[str, ...]
     free: bool = False
 
 
@@ -77,6 +79,7 @@ _MEMORY_KNOWN = {
     "reported": "exact: the total that the driver reports",
     "nominal": "estimated: the capacity as sold, of which the driver keeps a part",
 }
+_DESKTOP = ("nvidia", "amd", "intel", "apple")
 _GGML_OVERHEAD = "llama.cpp compute buffers and its 1,024 MiB margin"
 
 
@@ -86,24 +89,27 @@ _SHARES: dict[str, Share] = {
         Fraction(92, 100),
         (GIB, 5 * GIB // 2, 6 * GIB),
         "vLLM 0.33 worker/utils.py; overhead as start-up logs report it",
+        ("nvidia", "amd"),
     ),
     "sglang": Share(
         "mem_fraction_static",
         None,
         (GIB // 4, GIB // 2, 2 * GIB),
         "SGLang 0.5.23 memory_hook.py; activations lie in the part that is left free",
+        ("nvidia", "amd"),
     ),
     "tensorrt-llm": Share(
         "free_gpu_memory_fraction",
         Fraction(9, 10),
         (GIB, 3 * GIB, 8 * GIB),
         "TensorRT-LLM llm_args.py; overhead measured by its dry run",
+        ("nvidia",),
         free=True,
     ),
-    "llama.cpp": Share("", Fraction(1), (GIB // 2, 3 * GIB // 2, 3 * GIB), _GGML_OVERHEAD),
-    "ollama": Share("", Fraction(1), (GIB // 2, 3 * GIB // 2, 3 * GIB), _GGML_OVERHEAD),
-    "transformers": Share("", Fraction(1), (GIB // 2, GIB, 4 * GIB), "driver context and the activations of one step"),
-    "ideal": Share("", Fraction(1), (0, 0, 0), "no engine, no overhead"),
+    "llama.cpp": Share("", Fraction(1), (GIB // 2, 3 * GIB // 2, 3 * GIB), _GGML_OVERHEAD, _DESKTOP),
+    "ollama": Share("", Fraction(1), (GIB // 2, 3 * GIB // 2, 3 * GIB), _GGML_OVERHEAD, _DESKTOP),
+    "transformers": Share("", Fraction(1), (GIB // 2, GIB, 4 * GIB), "driver context and the activations of one step", _DESKTOP),
+    "ideal": Share("", Fraction(1), (0, 0, 0), "no engine, no overhead", (*_DESKTOP, "google", "aws")),
 }
 
 
@@ -149,8 +155,12 @@ def memory_budget(
     overhead: int | None = None,
     utilization: float | None = None,
     memory: int | None = None,
+    measured: int | None = None,
 ) -> MemoryBudget:
-    """The budget of one device of the request's GPU. `weights` are all devices together. Raises UsageError for what is unknown."""
+    """The budget of one device of the request's GPU. `weights` (given) and `measured` (from the files) are all devices together.
+
+    Raises UsageError for what is unknown, EngineRejectsError for a card that the engine does not run on.
+    """
     workload = request.workload
     if workload.gpu is None and memory is None:
         raise UsageError("fit: no accelerator and no memory are named", "give --gpu NAME, --memory SIZE, or --kv-memory SIZE")
@@ -160,10 +170,12 @@ def memory_budget(
         else Gpu("memory", "memory given", "any", memory or 0, "given", 0, None, "given", "")
     )
     share = _SHARES[request.engine]
+    if gpu.vendor not in ("any", *share.vendors):
+        raise EngineRejectsError(f"{request.engine} does not run on {gpu.name}", "vendors: " + ", ".join(share.vendors))
     total = gpu.memory if memory is None else memory
     sure = {"memory": "given" if memory is not None else _MEMORY_KNOWN[gpu.known] + f" ({gpu.source})"}
     fraction = _utilization(share, request, gpu, utilization, sure)
-    held = weights_per_device(architecture, workload, weights, weight_dtype, sure)
+    held = weights_per_device(architecture, workload, weights, measured, weight_dtype, sure)
     low, likely, high = share.overhead if overhead is None else (overhead, overhead, overhead)
     sure["overhead"] = (
         f"estimated: {share.source}"
@@ -220,13 +232,17 @@ def sglang_fraction(memory: int, workload: Workload) -> Fraction:
 
 
 def weights_per_device(
-    architecture: Architecture, workload: Workload, given: int | None, weight_dtype: str | None, sure: dict[str, str]
+    architecture: Architecture,
+    workload: Workload,
+    given: int | None,
+    measured: int | None,
+    weight_dtype: str | None,
+    sure: dict[str, str],
 ) -> int:
     """Bytes of the weights on one device: given, measured from the checkpoint's files, else parameters x type; divided evenly."""
-    measured = architecture.traits.get("weights_bytes")
     if given is not None:
         total, sure["weights"] = given, "given"
-    elif isinstance(measured, int) and weight_dtype is None:
+    elif measured is not None:
         total, sure["weights"] = measured, "exact: the checkpoint's own tensor table"
     elif architecture.parameters is None:
         raise UsageError(

@@ -15,6 +15,7 @@ from kvcalc.fit import MOST, Budget, Fit, fit, largest_context, last_that
 from kvcalc.hardware import gpus
 from kvcalc.memory_budget import MemoryBudget, memory_budget
 from kvcalc.sources import load
+from kvcalc.sources.weights import measured_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,6 +69,7 @@ class Sized:
 def size(request: Request, *, beyond: bool = False, **shares: Any) -> Sized:
     """What fits on the request's GPU; `shares` are those of memory_budget (weights, weight_dtype, overhead, utilization, memory)."""
     architecture = load(request.model)
+    shares = _measured_once(request, shares)
     memory = memory_budget(architecture, request, **shares)
     found = fit(replace(request, model=architecture), budget=Budget(memory.kv_likely, memory.origin()), beyond=beyond)
     low, high = (_limits(architecture, request, found.plan.context, kv, beyond=beyond) for kv in (memory.kv_low, memory.kv_high))
@@ -100,6 +102,13 @@ def decode_bound(architecture: Architecture, found: Fit, memory: MemoryBudget) -
     if not experts:
         text = "bound: bandwidth / (weights + cache) read a step"
     return DecodeBound(found.workload.sequences * memory.gpu.bandwidth / read, read, text)
+
+
+def _measured_once(request: Request, shares: dict[str, Any]) -> dict[str, Any]:
+    """The shares with the weights' exact size, so that files and repositories are asked once."""
+    if shares.get("weights") is not None or shares.get("weight_dtype") is not None:
+        return shares
+    return shares | {"measured": measured_weights(request.model)}
 
 
 def smallest(architecture: Architecture, request: Request, shares: Mapping[str, Any]) -> int | None:
@@ -147,6 +156,7 @@ class Ranked:
 def rank(request: Request, **shares: Any) -> list[Ranked]:
     """Every accelerator of the catalogue that holds the question, the least memory in all first."""
     architecture = load(request.model)
+    shares = _measured_once(request, shares)
     found = list(_ranked(architecture, request, shares))
     return sorted(found, key=lambda row: (row.devices * row.memory, row.devices, row.gpu))
 

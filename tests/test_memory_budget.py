@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvcalc.errors import UsageError
+from kvcalc.errors import EngineRejectsError, UsageError
 from kvcalc.fit import Budget, fit
-from kvcalc.hardware import get_gpu
+from kvcalc.hardware import get_gpu, gpus
 from kvcalc.memory_budget import MemoryBudget, memory_budget, sglang_fraction
 from kvcalc.request import parse_request
 from kvcalc.sizing import rank, size
@@ -18,11 +19,14 @@ from kvcalc.sources import load
 from kvcalc.units import GIB
 from kvcalc.workload import Workload
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 PARAMETERS = 8_030_261_248
 
 
 def divided(engine: str, gpu: str = "h100-80gb", **shares: Any) -> MemoryBudget:
-    question = {key: shares.pop(key) for key in ("tensor_parallel", "engine_args") if key in shares}
+    question: dict[str, Any] = {key: shares.pop(key) for key in ("tensor_parallel", "engine_args") if key in shares}
     request = parse_request({"model": "llama-3.1-8b", "engine": engine, "gpu": gpu, "context": 8192, **question})
     return memory_budget(load("llama-3.1-8b"), request, **shares)
 
@@ -107,3 +111,20 @@ def test_cards_are_ranked_by_memory_in_all() -> None:
     sizes = [row.devices * row.memory for row in rows]
     assert sizes == sorted(sizes)
     assert rows[0].devices == 1
+
+
+def test_an_engine_is_not_offered_cards_that_it_does_not_run_on() -> None:
+    for engine, gpu in (("vllm", "m4max-128gb"), ("tensorrt-llm", "mi300x-192gb"), ("llama.cpp", "tpuv5e-16gb")):
+        with pytest.raises(EngineRejectsError, match="does not run on"):
+            divided(engine, gpu)
+    rows = rank(parse_request({"model": "llama-3.1-8b", "engine": "vllm", "context": 8192}))
+    assert {gpus()[row.gpu].vendor for row in rows} <= {"nvidia", "amd"}
+
+
+def test_the_checkpoints_own_index_is_exact(tmp_path: Path) -> None:
+    config = {"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "torch_dtype": "bfloat16"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 13_476_831_232}, "weight_map": {}}))
+    found = size(parse_request({"model": str(tmp_path), "gpu": "h100-80gb", "context": 4096}))
+    assert found.memory.weights == 13_476_831_232
+    assert found.memory.sure["weights"].startswith("exact")

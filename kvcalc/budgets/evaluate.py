@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.budgets.file import BYTE_LIMITS, MEMORY_LIMITS, Budget
@@ -17,6 +18,7 @@ from kvcalc.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_OVER_BUDGET, EXIT_US
 from kvcalc.fit import MOST, REMEDY_FORMATS, largest_context, last_that
 from kvcalc.memory_budget import memory_budget
 from kvcalc.sources import load
+from kvcalc.sources.weights import measured_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -200,7 +202,13 @@ class _Case:
         if workload.kv_memory is not None:
             return workload.kv_memory
         request = replace(self.budget.request, workload=workload)
-        return memory_budget(self.architecture, request, **self.budget.memory).kv_likely
+        return memory_budget(self.architecture, request, measured=self.measured, **self.budget.memory).kv_likely
+
+    @cached_property
+    def measured(self) -> int | None:
+        """The weights' exact size, asked of the files once; None where the budget says it or the files cannot."""
+        said = self.budget.memory
+        return None if "weights" in said or "weight_dtype" in said else measured_weights(self.budget.request.model)
 
     def tokens(self, capacity: Capacity | None) -> int:
         """The engine's own capacity in tokens. Raises UsageError where it has no such notion."""

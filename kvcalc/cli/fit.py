@@ -151,16 +151,16 @@ def _rank(request: Request, shares: dict[str, Any], *, require: bool, format_: s
 def _traffic(request: Request, lengths: str, shares: dict[str, Any], format_: str | None, output: str | None) -> int:
     from kvcalc.estimate import model_dict
     from kvcalc.lengths import read_lengths, traffic
-    from kvcalc.memory_budget import memory_budget
     from kvcalc.render import emit
     from kvcalc.render.fit_view import lengths_view
+    from kvcalc.sizing import size
     from kvcalc.sources import load
 
     if request.engine != "ideal" or request.workload.engine_args:
         raise UsageError("--lengths compares ways of allocating, not engines", "leave out --engine and --engine-arg")
     architecture = load(request.model)
     workload = request.workload
-    each = workload.kv_memory if workload.kv_memory is not None else memory_budget(architecture, request, **shares).kv_likely
+    each = workload.kv_memory if workload.kv_memory is not None else size(request, **shares).memory.kv_likely
     found = traffic(architecture, workload.kv_dtype, read_lengths(lengths), each * workload.devices)
     nothing: dict[str, Any] = {"workload": None, "engine": None, "notes": [], "warnings": []}
     document = found.to_dict() | {"model": model_dict(architecture), "kv_dtype": workload.kv_dtype} | nothing

@@ -81,7 +81,11 @@ def weights_bytes(repo: str, revision: str | None = None) -> int | None:
     fetched = repository.fetch("model.safetensors.index.json", LARGEST_INDEX)
     if fetched is None:
         return repository.size_of("model.safetensors")
-    index = read_json(read_bytes(fetched.path, LARGEST_INDEX), f"{repo}/model.safetensors.index.json")
+    return total_of(read_json(read_bytes(fetched.path, LARGEST_INDEX), f"{repo}/model.safetensors.index.json"))
+
+
+def total_of(index: dict[str, Any]) -> int | None:
+    """`metadata.total_size` of a safetensors index, if it is a number of bytes."""
     metadata = index.get("metadata")
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
     if isinstance(total, float) and total.is_integer():
