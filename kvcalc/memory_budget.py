@@ -12,7 +12,7 @@ a low, a likely and a high figure, and so is the result. `--overhead`, `--weight
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -229,6 +229,15 @@ def sglang_fraction(memory: int, workload: Workload) -> Fraction:
         reserved = max(reserved, Fraction(10 * 1024))
     card = Fraction(memory, MIB)
     return Fraction(round((card - reserved) / card * 1000), 1000)
+
+
+def without_share(request: Request) -> Request:
+    """The same question to an engine that takes all of the memory it is given: what `memory_budget` leaves is its share already."""
+    share = _SHARES[request.engine]
+    if not share.free:
+        return request
+    args = {**request.workload.engine_args, share.setting: 1.0}
+    return replace(request, workload=replace(request.workload, engine_args=args))
 
 
 def weights_per_device(

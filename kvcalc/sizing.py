@@ -13,7 +13,7 @@ from kvcalc.errors import KvcalcError, UsageError
 from kvcalc.estimate import model_dict, workload_dict
 from kvcalc.fit import MOST, Budget, Fit, fit, largest_context, last_that
 from kvcalc.hardware import gpus
-from kvcalc.memory_budget import MemoryBudget, memory_budget
+from kvcalc.memory_budget import MemoryBudget, memory_budget, without_share
 from kvcalc.sources import load
 from kvcalc.sources.weights import measured_weights
 
@@ -71,8 +71,9 @@ def size(request: Request, *, beyond: bool = False, **shares: Any) -> Sized:
     architecture = load(request.model)
     shares = _measured_once(request, shares)
     memory = memory_budget(architecture, request, **shares)
-    found = fit(replace(request, model=architecture), budget=Budget(memory.kv_likely, memory.origin()), beyond=beyond)
-    low, high = (_limits(architecture, request, found.plan.context, kv, beyond=beyond) for kv in (memory.kv_low, memory.kv_high))
+    asked = without_share(request)
+    found = fit(replace(asked, model=architecture), budget=Budget(memory.kv_likely, memory.origin()), beyond=beyond)
+    low, high = (_limits(architecture, asked, found.plan.context, kv, beyond=beyond) for kv in (memory.kv_low, memory.kv_high))
     return Sized(
         found,
         memory,
@@ -124,8 +125,10 @@ def _holds(architecture: Architecture, request: Request, shares: Mapping[str, An
     engine = get_engine(request.engine)
     try:
         memory = memory_budget(architecture, request, **shares)
-        context = engine.context_of(architecture, request.workload)
-        return engine.fitting(architecture, request.workload, memory.kv_likely).admits(context, request.workload.sequences)
+        workload = without_share(request).workload
+        return engine.fitting(architecture, workload, memory.kv_likely).admits(
+            engine.context_of(architecture, workload), workload.sequences
+        )
     except UsageError:
         raise
     except KvcalcError:

@@ -12,7 +12,7 @@ import pytest
 from kvcalc.errors import EngineRejectsError, UsageError
 from kvcalc.fit import Budget, fit
 from kvcalc.hardware import get_gpu, gpus
-from kvcalc.memory_budget import MemoryBudget, memory_budget, sglang_fraction
+from kvcalc.memory_budget import MemoryBudget, memory_budget, sglang_fraction, without_share
 from kvcalc.request import parse_request
 from kvcalc.sizing import rank, size
 from kvcalc.sources import load
@@ -128,3 +128,12 @@ def test_the_checkpoints_own_index_is_exact(tmp_path: Path) -> None:
     found = size(parse_request({"model": str(tmp_path), "gpu": "h100-80gb", "context": 4096}))
     assert found.memory.weights == 13_476_831_232
     assert found.memory.sure["weights"].startswith("exact")
+
+
+def test_a_share_of_what_is_free_is_taken_once() -> None:
+    request = parse_request({"model": "llama-3.1-8b", "engine": "tensorrt-llm", "gpu": "h100-80gb", "context": 8192})
+    found = size(request, overhead=GIB, weights=16 * GIB)
+    free = get_gpu("h100-80gb").memory - 17 * GIB
+    assert found.fit.budget.kv_bytes_per_device == free * 9 // 10
+    assert found.fit.capacity.blocks == free * 9 // 10 // (131_072 * 32)
+    assert without_share(parse_request({"model": "llama-3.1-8b", "engine": "vllm"})).workload.engine_args == {}

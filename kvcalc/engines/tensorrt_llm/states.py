@@ -1,0 +1,74 @@
+"""Recurrent state: what a request holds in the layers of a hybrid, on one rank.
+
+    conv   conv_dim / tp x (kernel - 1) in the model's type
+    ssm    heads / tp x one head's matrix in mamba_ssm_cache_dtype: the option, else the config's field of that name, else the model's type
+           KDA always in fp32
+
+A config's `mamba_ssm_dtype` says what to compute in; TensorRT-LLM does not read it for the cache.
+
+Source: TensorRT-LLM, _torch/pyexecutor/config_utils.py (extract_mamba_kv_cache_params, resolve_ssm_cache_dtype) and
+kv_cache/mamba_cache_manager/.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kvcalc.engines.tensorrt_llm.layers import Part
+from kvcalc.errors import EngineRejectsError
+from kvcalc.formats import FORMATS, get_format
+from kvcalc.states import Recurrent
+from kvcalc.units import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kvcalc.architecture import Architecture
+    from kvcalc.formats import Format
+
+#: How the families start whose recurrent layers TensorRT-LLM has a cache for (is_hybrid_linear), without Qwen4-Exp's side states.
+FAMILIES = ("nemotron_h", "qwen3_next", "qwen3_5", "kimi_linear", "kimi_k3")
+
+
+def read_parts(architecture: Architecture, names: Sequence[str], model: Format, ssm_dtype: str, ranks: int) -> dict[Part, int]:
+    """The parts that a request holds in the named layers. Raises EngineRejectsError for hybrids that TensorRT-LLM does not serve."""
+    found: Counter[Part] = Counter()
+    for name, layers in Counter(names).items():
+        for state in architecture.layers.states[name]:
+            if isinstance(state, Recurrent):
+                _check_family(architecture, state)
+                for part in _parts(state, model, _ssm_format(architecture, state, model, ssm_dtype), ranks):
+                    found[part] += layers
+    return dict(found)
+
+
+def _check_family(architecture: Architecture, state: Recurrent) -> None:
+    if not architecture.family.startswith(FAMILIES):
+        raise EngineRejectsError(
+            f"TensorRT-LLM has no cache for the {state.kind} layers of {clean(architecture.family)}",
+            "it serves the hybrids of Nemotron-H, Qwen3-Next, Qwen3.5 and Kimi Linear",
+        )
+
+
+def _ssm_format(architecture: Architecture, state: Recurrent, model: Format, asked: str) -> Format:
+    if state.kind == "kda":
+        return FORMATS["fp32"]
+    if asked != "auto":
+        return get_format(asked, "mamba_ssm_cache_dtype")
+    declared = architecture.traits.get("mamba_ssm_cache_dtype")
+    return get_format(declared, "mamba_ssm_cache_dtype") if isinstance(declared, str) and declared != "auto" else model
+
+
+def _parts(state: Recurrent, model: Format, ssm: Format, ranks: int) -> list[Part]:
+    found: list[Part] = []
+    for buffer in state.buffers():
+        elements, unit = (buffer.width, "channels") if buffer.role == "conv" else (buffer.vectors, "heads")
+        if elements % ranks:
+            raise EngineRejectsError(
+                f"tensor parallel size {ranks} cannot split the {elements} {unit} of {state.kind}", f"choose a size that divides {elements}"
+            )
+        stored = model if buffer.role == "conv" else ssm
+        rows = buffer.extent.size
+        found.append(Part(state.kind, buffer.name, buffer.elements, stored.name, rows, rows * stored.row_bytes(buffer.elements // ranks)))
+    return found
