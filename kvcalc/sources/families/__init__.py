@@ -19,8 +19,8 @@ from kvcalc.errors import InvalidConfigError, UnsupportedArchitectureError, near
 from kvcalc.sources.config import Config
 from kvcalc.sources.families import fields, identity
 from kvcalc.sources.families.defaults import class_defaults
-from kvcalc.sources.families.wrappers import descend
 from kvcalc.sources.families.index import INDEX
+from kvcalc.sources.families.wrappers import descend
 from kvcalc.units import clean
 
 if TYPE_CHECKING:
