@@ -102,7 +102,7 @@ def tensors_by_layer(architecture: Architecture, *, expanded: bool = False) -> l
     if keeps_nothing(architecture):
         return [()] * architecture.layers.count
     quirk, layout = QUIRKS.get(architecture.family, RULE), architecture.layers
-    layer = Layer(quirk, expanded)
+    layer = Layer(quirk, broadcast=bool(architecture.traits.get(quirk.broadcast)), expanded=expanded)
     tensors = {name: layer.tensors(states) for name, states in layout.states.items()}
     found = [tensors[name] for name in layout.order]
     first = next((i for i, kept in enumerate(found) if any(tensor.name == "index" for tensor in kept)), None)

@@ -21,7 +21,7 @@ class Quirk:
     extra_columns            convolution columns beyond the kernel - 1 that the mathematics needs
     positions                int64 numbers a token beside the index keys of the first layer that has them
     latent_is_kv             the latent is cached as K and again as V
-    broadcast                keys and values are repeated to every query head before they are cached
+    broadcast                the config's field under which keys and values are repeated to every query head before they are cached
     modules                  recurrent and convolution state sits in the modules, outside the cache
     """
 
@@ -31,7 +31,7 @@ class Quirk:
     extra_columns: int = 1
     positions: int = 0
     latent_is_kv: bool = False
-    broadcast: bool = False
+    broadcast: str = ""
     modules: bool = False
 
 
@@ -40,7 +40,7 @@ RULE = Quirk()
 QUIRKS: dict[str, Quirk] = {
     "deepseek_v4": Quirk(latent_is_kv=True),
     "dots3_note_text": Quirk(index=FP32),
-    "falcon": Quirk(broadcast=True),
+    "falcon": Quirk(broadcast="new_decoder_architecture"),
     **dict.fromkeys(("inkling_text", "inkling2_text"), Quirk(conv=FP32)),
     "minimax": Quirk(recurrent=MODEL),
     "qwen4_exp_text": Quirk(positions=3),
@@ -50,28 +50,20 @@ QUIRKS: dict[str, Quirk] = {
 
 #: Classes that keep no cache at all: each step runs over everything again.
 CACHELESS = frozenset({"openai-gpt", "xlm"})
+_ENCODERS = """
+    bert bert-generation big_bird camembert data2vec-text electra ernie megatron-bert rembert roberta roberta-prelayernorm roc_bert
+    roformer xlm-roberta xlm-roberta-xl xmod
+"""
 #: Encoders that keep a cache only where their config says `is_decoder`.
-ENCODERS = frozenset(
-    (
-        "bert",
-        "bert-generation",
-        "big_bird",
-        "camembert",
-        "data2vec-text",
-        "electra",
-        "ernie",
-        "megatron-bert",
-        "rembert",
-        "roberta",
-        "roberta-prelayernorm",
-        "roc_bert",
-        "roformer",
-        "xlm-roberta",
-        "xlm-roberta-xl",
-        "xmod",
-    )
-)
+ENCODERS = frozenset(_ENCODERS.split())
 #: Classes whose memory is no cache of keys and values, and what it is.
 OTHERWISE = {"reformer": "hidden states with their hash buckets", "xlnet": "hidden states of a fixed number of past tokens"}
-#: Families that kvcalc reads and transformers 5.24 has no class for: other engines' names, and code that lives beside the weights.
-FOREIGN: frozenset[str] = frozenset()
+_FOREIGN = """
+    RefinedWeb RefinedWebModel aquila arctic baichuan bailing_moe bailing_moe_v2 chatglm deci deepseek deepseek_v41_text gigachat3_5
+    grok-1 hunyuan internlm internlm2 interns2_mobius_text iquest_loopcoder iquest_q1 iquestloopcoder jais jet_nemotron k2_horizon
+    kimi_k2 mimo mimo_v2 minicpm minicpm_sala minimax_m1 minimax_m3 minimax_m3_text minimax_text_01 moondream3_text nanbeige
+    nemotron-nas nemotron_h_puzzle openelm orion param2moe phi3small plamo3 qwen qwen3_asr_text rwkv5 rwkv6 rwkv7 solar spark2_5
+    stablelm_epoch step3_text step5 telechat telechat2 telechat3 teleflm xllm xverse yi
+"""
+#: Families that transformers 5.24 has no class for: other engines' names, and code that lives beside the weights.
+FOREIGN = frozenset(_FOREIGN.split())

@@ -109,9 +109,13 @@ class CacheTensor(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """How a family's layers turn states into tensors: its departures from the rule, and whether MLA is cached expanded."""
+    """How a family's layers turn states into tensors: its departures from the rule.
+
+    broadcast: KV heads are repeated to every query head. expanded: MLA is cached as K and V of every head.
+    """
 
     quirk: Quirk
+    broadcast: bool = False
     expanded: bool = False
 
     def tensors(self, states: Sequence[State]) -> tuple[CacheTensor, ...]:
@@ -132,7 +136,7 @@ class Layer(NamedTuple):
         window = getattr(state, "window", None)
         rows = Rows("window", window) if window else _rows(buffer.extent)
         if buffer.role in ("key", "value"):
-            heads = getattr(state, "query_heads", None) if self.quirk.broadcast else None
+            heads = getattr(state, "query_heads", None) if self.broadcast else None
             yield CacheTensor(state.kind, buffer.name, heads or buffer.vectors, buffer.width, rows)
         elif buffer.role == "index":
             yield CacheTensor(state.kind, buffer.name, buffer.vectors, buffer.width, EVERY, self.quirk.index)

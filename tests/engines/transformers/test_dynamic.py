@@ -1,0 +1,303 @@
+"""The dynamic cache: what each kind of layer holds after a decode step. Figures marked "measured" are the library's own tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvcalc.architecture import Architecture, Layout
+from kvcalc.engines import get_engine
+from kvcalc.engines.transformers.quirks import CACHELESS, ENCODERS, FOREIGN, OTHERWISE, QUIRKS
+from kvcalc.engines.transformers.tensors import Rows
+from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
+from kvcalc.states import (
+    Chunked,
+    Compressed,
+    Cross,
+    Fixed,
+    Full,
+    GatedDeltaNet,
+    Index,
+    Latent,
+    Lightning,
+    Mamba2,
+    Nothing,
+    RgLru,
+    Shared,
+    ShortConv,
+    Sliding,
+    State,
+)
+from kvcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from kvcalc.plan import Plan
+
+GQA = Full(kv_heads=8, query_heads=32, head_dim=128)
+MLA = Latent(latent_dim=512, rope_dim=64, query_heads=128, nope_dim=128, value_head_dim=128)
+ROW = 8 * (128 + 128) * 2
+
+
+def model(*layers: State | tuple[State, ...], count: int | None = None, **fields: object) -> Architecture:
+    names = [f"s{n}" for n in range(len(layers))]
+    states = {name: list(kept) if isinstance(kept, tuple) else [kept] for name, kept in zip(names, layers, strict=True)}
+    layout = Layout.model_validate({"pattern": names, "count": count or len(layers), "states": states})
+    return Architecture.model_validate({"id": "m", "family": "test", "dtype": "bfloat16", "layers": layout} | fields)
+
+
+def plan(architecture: Architecture, context: int | None = 100, args: dict[str, Any] | None = None, **question: Any) -> Plan:
+    return get_engine("transformers").plan(architecture, Workload(context=context, engine_args=args or {}, **question))
+
+
+def test_full_layers_hold_every_token() -> None:
+    found = plan(model(GQA, count=32), 4097, sequences=3)
+    assert found.total == 3 * 32 * 4097 * ROW
+    assert (found.per_sequence, found.per_token, found.growth_per_token, found.fixed) == (32 * 4097 * ROW, 32 * ROW, 32 * ROW, 0)
+    assert (found.kv_dtype, found.version) == ("bf16", "5.24.0")
+
+
+@pytest.mark.parametrize(("context", "rows"), [(1, 1), (10, 10), (11, 11), (12, 11), (32, 11)])
+def test_a_window_of_11_holds_11_rows_once_full(context: int, rows: int) -> None:
+    """W - 1 tokens are visible to the next step, as a view of a tensor of W (measured: W = 11 at 6, 13 and 32 tokens)."""
+    assert plan(model(Sliding(window=11, kv_heads=3, head_dim=40)), context).total == rows * 3 * 80 * 2
+    assert plan(model(Chunked(chunk=11, kv_heads=3, head_dim=40)), context).total == rows * 3 * 80 * 2
+
+
+def test_a_window_of_one_token_never_drops_any() -> None:
+    """`keys[-W + 1:]` is `keys[0:]` for W = 1."""
+    assert plan(model(Sliding(window=1, kv_heads=1, head_dim=8)), 50).total == 50 * 16 * 2
+
+
+def test_a_nominal_window_counts_because_the_class_follows_the_file() -> None:
+    nominal = Sliding(window=11, nominal=True, kv_heads=3, head_dim=40)
+    assert plan(model(nominal), 32).total == 11 * 3 * 80 * 2
+
+
+def test_the_moment_is_said_where_a_window_has_filled() -> None:
+    window = model(Sliding(window=11, kv_heads=1, head_dim=8))
+    assert any("until" in note or "between" in note for note in plan(window, 12).notes)
+    assert not plan(window, 11).notes
+
+
+def test_keys_and_values_of_different_width() -> None:
+    assert plan(model(Full(kv_heads=4, head_dim=192, value_head_dim=128)), 10).total == 10 * 4 * (192 + 128) * 2
+
+
+def test_mla_is_cached_as_latent_and_rotary_key() -> None:
+    """DeepSeek-V3: 61 x (512 + 64) x 2 B = 70,272 B a token."""
+    found = plan(model(MLA, count=61), 4097)
+    assert found.total == 4097 * 70_272
+    assert [line.buffer for line in found.lines] == ["latent", "rope"]
+
+
+def test_mla_without_a_rotary_part() -> None:
+    assert plan(model(Latent(latent_dim=512)), 10).total == 10 * 512 * 2
+
+
+@pytest.mark.parametrize("version", ["5.14", "5.14.1", "5.0"])
+def test_mla_before_5_15_is_cached_as_every_head(version: str) -> None:
+    """DeepSeek-V3: 128 heads x (128 + 64 + 128) x 2 B = 81,920 B a token and layer, 71 times the latent."""
+    assert plan(model(MLA), 1, {"version": version}).total == 81_920
+
+
+def test_expanded_heads_must_be_known() -> None:
+    with pytest.raises(EngineRejectsError, match="query_heads"):
+        plan(model(Latent(latent_dim=512, rope_dim=64)), 1, {"version": "5.14"})
+
+
+@pytest.mark.parametrize("version", ["4.57", "5.25", "6", "five", ""])
+def test_versions_that_are_not_known(version: str) -> None:
+    with pytest.raises(UsageError, match="version"):
+        plan(model(GQA), 1, {"version": version})
+
+
+def test_index_keys_are_kept_unquantised_for_every_token() -> None:
+    """DeepSeek-V3.2: 512 + 64 + 128 elements of 2 B = 1,408 B a token and layer, not 1,152 + 132."""
+    assert plan(model((MLA, Index(index_dim=128))), 10).total == 10 * 1_408
+
+
+def test_index_keys_are_not_compressed_and_positions_stand_once() -> None:
+    """Qwen4: ratio 4 or not, one key a token; the first indexed layer also keeps three int64 positions a token."""
+    indexed = (Full(kv_heads=2, head_dim=256), Index(index_dim=128, ratio=4))
+    found = plan(model(indexed, count=3, family="qwen4_exp_text"), 8)
+    assert found.total == 3 * 8 * (2 * 512 + 128) * 2 + 8 * 3 * 8
+    assert [line.format for line in found.lines][-1] == "int64"
+
+
+def test_dots3_keeps_its_index_keys_in_fp32() -> None:
+    assert plan(model((MLA, Index(index_dim=128)), family="dots3_note_text"), 10).total == 10 * (1_152 + 128 * 4)
+
+
+def test_gated_deltanet_keeps_k_columns_and_fp32_matrices() -> None:
+    """Qwen3-Next-80B at 4,097 tokens, measured: 178,544,640 B."""
+    net = GatedDeltaNet(key_heads=16, value_heads=32, key_head_dim=128, value_head_dim=128, conv_kernel=4)
+    full = Full(kv_heads=2, head_dim=256)
+    found = plan(model(net, net, net, full, count=48), 4097)
+    assert found.fixed == 36 * (8192 * 4 * 2 + 32 * 128 * 128 * 4) == 77_856_768
+    assert found.total == found.fixed + 12 * 4097 * 2 * 512 * 2 == 178_544_640
+
+
+def test_the_config_of_the_state_type_is_not_read() -> None:
+    """`mamba_ssm_dtype` and its kin change nothing here: matrices are fp32."""
+    mixer = Mamba2(heads=12, head_dim=24, state_dim=10, groups=2, conv_kernel=4, state_dtype="bf16")
+    assert plan(model(mixer), 5).total == 12 * 24 * 10 * 4 + (288 + 40) * 4 * 2
+
+
+def test_a_short_convolution_keeps_k_columns() -> None:
+    assert plan(model(ShortConv(channels=2048, conv_kernel=3)), 5).total == 2048 * 3 * 2
+
+
+@pytest.mark.parametrize(("family", "size"), [("minimax", 2), ("bailing_hybrid", 4)])
+def test_lightning_matrices(family: str, size: int) -> None:
+    assert plan(model(Lightning(heads=32, head_dim=128), family=family), 5).total == 32 * 128 * 128 * size
+
+
+def test_inkling_keeps_its_convolutions_in_fp32() -> None:
+    assert plan(model(ShortConv(channels=100, conv_kernel=4), family="inkling_text"), 5).total == 100 * 4 * 4
+
+
+def test_other_fixed_states_are_stored_in_their_own_type() -> None:
+    states = (Fixed(name="shift", elements=10, state_dtype="model"), Fixed(name="sum", elements=10))
+    assert plan(model(states), 5).total == 10 * 2 + 10 * 4
+
+
+def test_recurrent_gemma_keeps_its_recurrence_outside_the_cache() -> None:
+    layers = (RgLru(lru_dim=2560, conv_kernel=4), Sliding(window=2048, kv_heads=1, head_dim=256))
+    found = plan(model(*layers, family="recurrent_gemma"), 100)
+    assert found.total == 100 * 512 * 2
+    assert any("modules" in note for note in found.notes)
+
+
+def test_falcon_repeats_its_heads_before_caching_them() -> None:
+    """Falcon-40B caches 128 heads, not 8; the old multi-query Falcon-7B one."""
+    new = model(Full(kv_heads=8, query_heads=128, head_dim=64), family="falcon", traits={"new_decoder_architecture": True})
+    old = model(Full(kv_heads=1, query_heads=71, head_dim=64), family="falcon", traits={"multi_query": True})
+    assert plan(new, 10).total == 10 * 128 * 128 * 2
+    assert plan(old, 10).total == 10 * 128 * 2
+
+
+def test_layers_that_own_nothing() -> None:
+    assert plan(model(GQA, Shared(shares_with=0), Nothing()), 10).total == 10 * ROW
+
+
+def test_cross_attention_holds_the_source() -> None:
+    """Whisper-large: 1,500 positions, whatever is decoded."""
+    cross = Cross(kv_heads=20, head_dim=64, source_tokens=1500)
+    assert plan(model(cross, count=32), 7).total == 32 * 1500 * 20 * 128 * 2
+
+
+def v4(ratio: int, *, index: bool) -> tuple[State, ...]:
+    window = Latent(latent_dim=448, rope_dim=64, window=128)
+    kept: tuple[State, ...] = (window, Compressed(latent_dim=512, rope_dim=64, ratio=ratio))
+    return (*kept, Index(index_dim=128, ratio=ratio)) if index else kept
+
+
+def test_deepseek_v4_at_its_class_defaults() -> None:
+    """43 layers, 23 of ratio 128 and 20 of ratio 4, at 4,097 tokens, measured: 33,060,864 B.
+
+    heavily compressed   128 x 512 + 32 x 512 + 2 x 1 x 512 elements
+    compressed sparse    128 x 512 + 1024 x (512 + 128) + 2 x 1 x 2 x (512 + 128) elements + overlaps 4 x (512 + 128) x (2 + 4) B
+    """
+    sparse, heavy = v4(4, index=True), v4(128, index=False)
+    found = plan(model(heavy, heavy, *([heavy, sparse] * 20), heavy, family="deepseek_v4"), 4097)
+    layer_128 = (128 * 512 + 32 * 512 + 2 * 512) * 2
+    layer_4 = (128 * 512 + 1024 * 640 + 4 * 640) * 2 + 4 * 640 * 6
+    assert found.total == 23 * layer_128 + 20 * layer_4 == 33_060_864
+
+
+@pytest.mark.parametrize(("context", "measured"), [(6, 4_320), (13, 5_344), (32, 7_552), (33, 5_504)])
+def test_small_deepseek_v4_as_measured(context: int, measured: int) -> None:
+    """D = 32, I = 16, W = 11: one layer that only slides (K and V apart), one of ratio 4 with an indexer, one of ratio 8."""
+    window = Latent(latent_dim=24, rope_dim=8, window=11)
+    sparse = (window, Compressed(latent_dim=32, rope_dim=8, ratio=4), Index(index_dim=16, ratio=4))
+    heavy = (window, Compressed(latent_dim=32, rope_dim=8, ratio=8))
+    assert plan(model(window, sparse, heavy, family="deepseek_v4"), context).total == measured
+
+
+def test_the_type_of_the_model_is_the_type_of_the_cache() -> None:
+    assert plan(model(GQA, dtype="float32"), 10).total == 10 * 2 * ROW
+    found = plan(model(GQA, dtype="float32"), 10, kv_dtype="fp16")
+    assert (found.total, found.kv_dtype) == (10 * ROW, "fp16")
+    assumed = plan(model(GQA, dtype=None), 10)
+    assert assumed.total == 10 * ROW
+    assert any("assumed" in note for note in assumed.notes)
+
+
+@pytest.mark.parametrize("name", ["fp8", "q8_0", "int4", "nvfp4"])
+def test_other_formats_need_the_quantized_cache(name: str) -> None:
+    with pytest.raises(EngineRejectsError, match="computes in") as error:
+        plan(model(GQA), 10, kv_dtype=name)
+    assert "cache_implementation=quantized" in error.value.hint
+
+
+def test_a_dtype_that_nothing_computes_in() -> None:
+    with pytest.raises(EngineRejectsError, match="fp8"):
+        plan(model(GQA, dtype="float8_e4m3fn"), 10)
+
+
+@pytest.mark.parametrize("name", ["tensor_parallel", "pipeline_parallel", "decode_context_parallel"])
+def test_one_device_only(name: str) -> None:
+    with pytest.raises(EngineRejectsError, match="one device"):
+        plan(model(GQA), 10, **{name: 2})
+
+
+def test_a_shared_prefix_is_copied() -> None:
+    found = plan(model(GQA), 100, sequences=4, shared_prefix=50)
+    assert found.total == 4 * 100 * ROW
+    assert any("own copy" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("family", sorted(CACHELESS))
+def test_classes_without_a_cache(family: str) -> None:
+    found = plan(model(GQA, family=family), 100)
+    assert (found.total, found.growth_per_token) == (0, 0)
+    assert any("no cache" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("family", sorted(ENCODERS))
+def test_encoders_keep_a_cache_only_as_decoders(family: str) -> None:
+    assert plan(model(GQA, family=family), 10).total == 0
+    assert plan(model(GQA, family=family, traits={"is_decoder": True}), 10).total == 10 * ROW
+
+
+@pytest.mark.parametrize("family", sorted(FOREIGN | OTHERWISE.keys()))
+def test_families_without_a_class_are_refused(family: str) -> None:
+    with pytest.raises(UnsupportedArchitectureError, match=family):
+        plan(model(GQA, family=family), 10)
+
+
+def test_the_tables_do_not_contradict_each_other() -> None:
+    assert not QUIRKS.keys() & (FOREIGN | CACHELESS | OTHERWISE.keys())
+
+
+def test_the_context_defaults_to_the_models_maximum() -> None:
+    found = plan(model(GQA, max_context=64), None)
+    assert (found.context, found.total) == (64, 64 * ROW)
+
+
+@given(
+    kind=st.sampled_from(["tokens", "window", "entries", "fixed", "reserved"]),
+    size=st.integers(min_value=1, max_value=300),
+    context=st.integers(min_value=1, max_value=1000),
+)
+def test_rows_never_shrink(kind: Any, size: int, context: int) -> None:
+    rows = Rows(kind, size)
+    assert 0 <= rows.held(context) <= rows.held(context + 1)
+
+
+@given(size=st.integers(min_value=1, max_value=300), context=st.integers(min_value=1, max_value=1000))
+def test_an_open_window_is_never_empty_after_a_step(size: int, context: int) -> None:
+    assert 1 <= Rows("open", size).held(context) <= size
+    assert Rows("after", size).held(context) == (size if context >= size else 0)
+
+
+@given(context=st.integers(min_value=1, max_value=5000), sequences=st.integers(min_value=1, max_value=9))
+def test_lines_add_up_and_sequences_multiply(context: int, sequences: int) -> None:
+    mixed = model(GQA, Sliding(window=64, kv_heads=4, head_dim=64), (MLA, Index(index_dim=128)), ShortConv(channels=10, conv_kernel=3))
+    found = plan(mixed, context, sequences=sequences)
+    assert found.total == sum(line.bytes for line in found.lines) == sequences * found.per_sequence == found.per_device
+    assert plan(mixed, context + 1).per_sequence - plan(mixed, context).per_sequence == found.growth_per_token
+    assert found.total >= get_engine("ideal").plan(mixed, Workload(context=context, sequences=sequences)).total
