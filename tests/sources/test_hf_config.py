@@ -99,6 +99,7 @@ def test_a_wrapper_may_keep_the_language_model_at_its_own_level() -> None:
     )
     assert found.family == "qwen2_vl_text"
     assert found.states == {Full(kv_heads=4, head_dim=128, query_heads=28): 28}
+    assert found.traits == {"outer_model_type": "qwen2_vl", "is_multimodal": True}
 
 
 @pytest.mark.parametrize(

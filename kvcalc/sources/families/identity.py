@@ -37,6 +37,7 @@ TRAITS = (
     "add_swa_attention_sink_bias",
     "add_full_attention_sink_bias",
     "learnable_sink",
+    "index_kpool_compress",
 )
 
 #: Parts of a wrapper that make it multimodal.
@@ -83,14 +84,13 @@ def max_context(raw: Mapping[str, Any], config: Config) -> int | None:
     return None
 
 
-def traits(raw: Mapping[str, Any], inner: Mapping[str, Any]) -> dict[str, Any]:
+def traits(raw: Mapping[str, Any], inner: Mapping[str, Any], model_type: str) -> dict[str, Any]:
     """The facts of TRAITS that the file states, the wrapper's model_type, and what its quantization says about the cache."""
     found = {name: inner[name] for name in TRAITS if isinstance(inner.get(name), bool | int | str)}
-    if raw is not inner:
-        if isinstance(raw.get("model_type"), str):
-            found["outer_model_type"] = raw["model_type"]
-        if any(raw.get(name) for name in _SENSES):
-            found["is_multimodal"] = True
+    if raw.get("model_type") not in (None, model_type):
+        found["outer_model_type"] = raw["model_type"]
+    if any(raw.get(name) for name in _SENSES):
+        found["is_multimodal"] = True
     for config in (raw, inner):
         quantization = config.get("quantization_config") or config.get("compression_config")
         if isinstance(quantization, Mapping):
