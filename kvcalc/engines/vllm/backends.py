@@ -95,7 +95,10 @@ class Backend(NamedTuple):
     sink: bool = False
     mm_prefix: bool = False
     cross: bool = False
+    sliding: bool = True
     dcp: bool = True
+    #: Whether K and V of a block lie head by head or token by token in memory, where the kernel insists.
+    layout: Callable[[Ask], str] | None = None
     refuse: Callable[[Ask], str | None] | None = None
     #: Sizes that depend on the layer: FlashAttention 4 alone.
     special: Callable[[Ask], int] | None = None
@@ -123,27 +126,23 @@ class Backend(NamedTuple):
 
     def objection(self, ask: Ask) -> str | None:
         """Why this backend cannot run the layer, or None."""
-        if ask.mla != self.mla:
-            return "it does not run MLA" if ask.mla else "it runs MLA only"
-        if ask.sparse != self.sparse:
-            return "it does not run sparse attention" if ask.sparse else "it runs sparse attention only"
-        if ask.major not in self.majors:
-            return f"it does not run on compute capability {ask.capability / 10}"
-        if self.heads and ask.head_size not in self.heads:
-            return f"it has no kernel for heads of {ask.head_size}"
-        if ask.cache_dtype not in self.dtypes:
-            return f"it cannot read a cache of {ask.cache_dtype}"
-        if ask.block_size is not None and not self.reads(ask.block_size, ask):
-            return f"it cannot read blocks of {ask.block_size}"
-        if ask.sink and not self.sink:
-            return "it does not support attention sinks"
-        if ask.mm_prefix and not self.mm_prefix:
-            return "it does not support bidirectional attention over image tokens"
-        if ask.cross and not self.cross:
-            return "it does not run cross-attention"
-        if ask.dcp and not self.dcp:
-            return "it does not support decode context parallelism"
-        return self.refuse(ask) if self.refuse else None
+        wrong = (
+            (ask.mla and not self.mla, "it does not run MLA"),
+            (self.mla and not ask.mla, "it runs MLA only"),
+            (ask.sparse and not self.sparse, "it does not run sparse attention"),
+            (self.sparse and not ask.sparse, "it runs sparse attention only"),
+            (ask.major not in self.majors, f"it does not run on compute capability {ask.capability / 10}"),
+            (bool(self.heads) and ask.head_size not in self.heads, f"it has no kernel for heads of {ask.head_size}"),
+            (ask.cache_dtype not in self.dtypes, f"it cannot read a cache of {ask.cache_dtype}"),
+            (ask.block_size is not None and not self.reads(ask.block_size, ask), f"it cannot read blocks of {ask.block_size}"),
+            (ask.sink and not self.sink, "it does not support attention sinks"),
+            (ask.mm_prefix and not self.mm_prefix, "it does not support bidirectional attention over image tokens"),
+            (ask.sliding and not self.sliding, "it does not support sliding windows"),
+            (ask.cross and not self.cross, "it does not run cross-attention"),
+            (ask.dcp and not self.dcp, "it does not support decode context parallelism"),
+        )
+        reason = next((text for is_wrong, text in wrong if is_wrong), None)
+        return reason if reason or self.refuse is None else self.refuse(ask)
 
 
 # --- FlashAttention (v1/attention/backends/flash_attn.py, fa_utils.py) -----------------------------------------------------------
@@ -221,9 +220,12 @@ def _flashinfer_objection(ask: Ask) -> str | None:
     return None
 
 
+_TOKENS_FIRST, _HEADS_FIRST = "NHD", "HND"
+
 FLASHINFER = Backend(
     "FLASHINFER",
     (*_PLAIN, *_FP8, "fp8_e5m2", *_NVFP4),
+    layout=lambda ask: _HEADS_FIRST if ask.major == BLACKWELL // 10 else "",
     sizes=(16, 32, 64),
     heads=(64, 128, 256, 512),
     sink=True,
@@ -239,8 +241,8 @@ TRITON = Backend(
     dcp=False,
     refuse=lambda ask: None if ask.head_size >= 32 else f"it has no kernel for heads of {ask.head_size}",
 )
-FLEX = Backend("FLEX_ATTENTION", _PLAIN, multiple=16, mm_prefix=True, dcp=False)
-TURBOQUANT = Backend("TURBOQUANT", _TURBOQUANT, sizes=(16, 32, 64, 128), dcp=False)
+FLEX = Backend("FLEX_ATTENTION", _PLAIN, multiple=16, mm_prefix=True, dcp=False, layout=lambda _ask: _TOKENS_FIRST)
+TURBOQUANT = Backend("TURBOQUANT", _TURBOQUANT, sizes=(16, 32, 64, 128), sliding=False, dcp=False, layout=lambda _ask: _TOKENS_FIRST)
 
 
 def _both(*parts: Backend) -> Callable[[Ask], str | None]:
@@ -252,6 +254,7 @@ def _both(*parts: Backend) -> Callable[[Ask], str | None]:
 TRITON_FLASHINFER = Backend(
     "TRITON_FLASHINFER",
     (*_PLAIN, *_FP8, "fp8_e5m2"),
+    layout=lambda _ask: _HEADS_FIRST,
     majors=(10,),
     sizes=(64,),
     heads=(256, 512),
@@ -432,6 +435,16 @@ def get_backend(name: str) -> Backend:
             f"engine setting attention_backend: unknown backend '{name[:40]}'", nearest(name.upper(), BACKENDS) or ", ".join(BACKENDS)
         )
     return found
+
+
+def check_layouts(pairs: Iterable[tuple[Backend, Ask]]) -> None:
+    """Raises EngineRejectsError where two backends of the model insist on different memory layouts."""
+    wanted = {backend.layout(ask): backend.name for backend, ask in pairs if backend.layout is not None}
+    wanted.pop("", None)
+    if len(wanted) > 1:
+        raise EngineRejectsError(
+            "vLLM refuses: no memory layout suits both " + " and ".join(sorted(wanted.values())), "choose another --kv-dtype"
+        )
 
 
 def preferred_block(pairs: Iterable[tuple[Backend, Ask]], default: int = DEFAULT_BLOCK) -> int:

@@ -94,5 +94,5 @@ def _checkpoint_word(traits: Mapping[str, Any]) -> str | None:
 
 
 def format_of(dtype: str, own: str) -> str:
-    """kvcalc's name of the format behind a flag."""
+    """The format behind a flag, by its name in kvcalc."""
     return own if dtype == AUTO else CACHE_DTYPES[dtype]

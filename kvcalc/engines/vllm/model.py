@@ -12,7 +12,7 @@ from kvcalc.engines.vllm import backends, blocksize, compressed, dtypes, recurre
 from kvcalc.engines.vllm.groups import group_layers
 from kvcalc.engines.vllm.pool import CacheLayer, Pool, make_pool
 from kvcalc.engines.vllm.specs import CHUNKED, CROSS, FULL, MLA, RECURRENT, SLIDING, SLIDING_MLA, Demand, Spec
-from kvcalc.engines.vllm.support import check_support
+from kvcalc.engines.vllm.support import check_pipeline, check_support
 from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.formats import get_format
 
@@ -122,7 +122,8 @@ def kept_states(architecture: Architecture) -> list[State]:
 
 def read_start(architecture: Architecture, workload: Workload, args: dict[str, Any]) -> Start:
     """Resolve settings against the model. Raises every error that vLLM's own start would raise."""
-    check_support(architecture)
+    support_note = check_support(architecture)
+    check_pipeline(architecture, workload.pipeline_parallel)
     _check_parallel(architecture, workload)
     card = settings.read_card(workload.gpu)
     own, dtype_note = dtypes.model_dtype(architecture)
@@ -150,7 +151,7 @@ def read_start(architecture: Architecture, workload: Workload, args: dict[str, A
         notes=notes,
     )
     start.kinds, start.places = _places(start, drafts)
-    start.notes += [note for note in (dtype_note, cache_note) if note]
+    start.notes += [note for note in (support_note, dtype_note, cache_note) if note]
     if workload.gpu is None:
         start.notes.append(f"no GPU given: vLLM's defaults for an API server on {card.id}")
     return start
@@ -166,6 +167,26 @@ def _check_parallel(architecture: Architecture, workload: Workload) -> None:
             raise EngineRejectsError(
                 f"vLLM refuses: tensor parallel size {tp} does not divide the {query} attention heads", f"a divisor of {query}"
             )
+        if dcp > 1:
+            _check_context_parallel(state, tp, dcp)
+
+
+def _check_context_parallel(state: Any, tp: int, dcp: int) -> None:
+    """Decode context parallelism spreads tokens over ranks that hold the same heads: there have to be that many."""
+    if state.kind in ("sliding", "chunked") or getattr(state, "window", None):
+        raise EngineRejectsError("vLLM refuses decode context parallelism with sliding windows", "leave decode_context_parallel at 1")
+    if state.kind != "full":
+        return
+    copies = tp // state.kv_heads
+    if copies < dcp:
+        raise EngineRejectsError(
+            f"vLLM refuses decode context parallel size {dcp}: tensor parallel size {tp} holds {max(1, copies)} copies of the {state.kv_heads} KV heads",
+            f"a tensor parallel size of at least {state.kv_heads * dcp}",
+        )
+    if state.query_heads and state.query_heads // state.kv_heads % dcp:
+        raise EngineRejectsError(
+            f"vLLM refuses decode context parallel size {dcp}: it does not divide the {state.query_heads // state.kv_heads} query heads a KV head"
+        )
 
 
 def stage_of(layers: int, stages: int) -> list[int]:
@@ -252,7 +273,7 @@ def token_bytes(heads: Heads, dtype: str, own: str) -> int:
 
 
 def _model_head(start: Start) -> int:
-    """vLLM's head size of the whole model: the widest, or the latent row."""
+    """The head size that stands for the whole model: the widest, or the latent row."""
     return max((heads_of(kind.state, start).key for kind in start.kinds if _is_attention(kind.state)), default=0)
 
 
@@ -315,6 +336,8 @@ def _choose(kind: Kind, start: Start) -> Choice | None:
         return None
     if kind.state.kind == "index":
         return Choice(backends.INDEXER, backends.Ask(0, dtypes.AUTO, start.card.capability), dtypes.AUTO)
+    if kind.state.kind == "chunked" and kind.dtype == dtypes.AUTO and start.cache.startswith("turboquant_"):
+        raise EngineRejectsError(f"vLLM refuses a cache of {start.cache} for chunked layers that keep the model's type", "choose fp8")
     ask = ask_of(kind, start)
     backend = backends.select_backend(ask, start.args["attention_backend"])
     return Choice(backend, ask, _packed_dtype(backend, kind.dtype))
@@ -340,12 +363,13 @@ def _skip_layers(start: Start) -> frozenset[str]:
 
 
 def block_sizes(start: Start, choices: Sequence[Choice | None], recurrent_page: int) -> blocksize.Blocks:
-    """vLLM's block size after all adjustments."""
+    """The block size of one pipeline stage after all adjustments."""
     attention = [choice for choice in choices if choice is not None]
     given = start.args["block_size"]
     if not attention:
         return blocksize.Blocks(given or backends.DEFAULT_BLOCK)
     pairs = [(choice.backend, choice.ask) for choice in attention]
+    backends.check_layouts(pairs)
     first = attention[0]
     # A single backend is asked with the whole model's head size.
     model_ask = first.ask._replace(head_size=max(first.ask.head_size, _model_head(start))) if first.ask.head_size else first.ask
@@ -423,22 +447,37 @@ def build_pool(start: Start) -> Pool:
         return _compressed_pool(start)
     choices = choose_backends(start)
     tensors = recurrent_tensors(start)
-    sizes = block_sizes(start, choices, max((sum(tensor.bytes for tensor in item) for item in tensors), default=0))
+    page = max((sum(tensor.bytes for tensor in item) for item in tensors), default=0)
     step = _checkpoint_step(start)
-    specs = [
-        _recurrent_spec(kind.state, item, sizes, start, step) if choice is None else _attention_spec(kind.state, choice, sizes, start)
-        for kind, choice, item in zip(start.kinds, choices, tensors, strict=True)
-    ]
+    sizes = _stage_sizes(start, choices, page)
+    specs = {
+        found: [
+            _recurrent_spec(kind.state, item, found, start, step) if choice is None else _attention_spec(kind.state, choice, found, start)
+            for kind, choice, item in zip(start.kinds, choices, tensors, strict=True)
+        ]
+        for found in dict.fromkeys(sizes)
+    }
     layers = tuple(
-        CacheLayer(place.layer, place.stage, start.kinds[place.kind].state, specs[place.kind], tensors[place.kind])
+        CacheLayer(place.layer, place.stage, start.kinds[place.kind].state, specs[sizes[place.stage]][place.kind], tensors[place.kind])
         for place in start.places
     )
-    return _pool(start, layers, sizes.size, block_outermost=False)
+    return _pool(start, layers, sizes[-1].size, block_outermost=False)
+
+
+def _stage_sizes(start: Start, choices: Sequence[Choice | None], page: int) -> list[blocksize.Blocks]:
+    """The block size of every pipeline stage: each decides it from its own layers."""
+    stages = start.workload.pipeline_parallel
+    if stages == 1:
+        return [block_sizes(start, choices, page)]
+    held = [list(dict.fromkeys(place.kind for place in start.places if place.stage == stage)) for stage in range(stages)]
+    known: dict[tuple[int, ...], blocksize.Blocks] = {}
+    for kinds in held:
+        if tuple(kinds) not in known:
+            known[tuple(kinds)] = block_sizes(start, [choices[kind] for kind in kinds], page)
+    return [known[tuple(kinds)] for kinds in held]
 
 
 def _compressed_pool(start: Start) -> Pool:
-    if start.workload.decode_context_parallel > 1:
-        raise EngineRejectsError("vLLM refuses decode context parallelism with sliding windows", "leave decode_context_parallel at 1")
     size = compressed.check_block(start.args["block_size"])
     layout = compressed.read_layout(start.cache, start.args["attention_backend"], start.card.capability)
     specs = [compressed.specs(kind.state, layout) for kind in start.kinds]
@@ -478,8 +517,6 @@ def _attention_spec(state: Any, choice: Choice, sizes: blocksize.Blocks, start: 
     heads = heads_of(state, start)
     if state.kind == "latent" and not is_mla(state, start.family):
         kind = FULL
-    if kind in (SLIDING, MLA) and getattr(state, "window", None) and start.workload.decode_context_parallel > 1:
-        raise EngineRejectsError("vLLM refuses decode context parallelism with sliding windows", "leave decode_context_parallel at 1")
     row = token_bytes(heads, choice.dtype, start.own)
     block, limit, padded = sizes.size, 0, 0
     if kind == SLIDING:

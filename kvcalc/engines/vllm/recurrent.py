@@ -5,8 +5,8 @@
     gated_deltanet, kda   (K - 1 + s) x channels                heads x key x value
     lightning     heads x head_dim x head_dim                   short_conv   (K - 1 + s) x channels
 
-s = draft tokens of a step. Channels, heads and groups divide over tensor parallel ranks; groups that do not are extended to
-one a rank. A mode decides how many states a request holds: 1 + s without prefix caching ("none"), else 2 + s and, where the
+s = draft tokens of a step. Channels, heads and groups divide over tensor parallel ranks; a single group is repeated on
+every rank. A mode decides how many states a request holds: 1 + s without prefix caching ("none"), else 2 + s and, where the
 kernel can hand out a state from inside a prefill, one checkpoint more ("align").
 """
 
@@ -110,7 +110,12 @@ def _mamba1(state: Any, types: Types, ranks: int, _spec: int) -> tuple[Tensor, .
 
 
 def _mamba2(state: Any, types: Types, ranks: int, spec: int) -> tuple[Tensor, ...]:
-    extra = ranks - state.groups if state.groups % ranks else 0
+    if state.groups % ranks and state.groups != 1:
+        raise EngineRejectsError(
+            f"vLLM refuses: tensor parallel size {ranks} does not divide the {state.groups} groups of mamba2",
+            f"a divisor of {state.groups}",
+        )
+    extra = ranks - 1 if state.groups % ranks else 0
     channels = state.conv_channels + 2 * extra * state.state_dim
     return _conv(state, types, ranks, spec, channels), _matrix(state, types.matrix, ranks)
 

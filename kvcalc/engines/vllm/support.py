@@ -1,14 +1,15 @@
 """What vLLM 0.33 cannot serve (model_executor/models/registry.py).
 
-Classes that an earlier release had are named with that release. Classes that no release knew run through vLLM's Transformers
-backend, which serves attention alone: recurrent layers need a class of vLLM's own.
+Classes that an earlier release had are named with that release. A class that vLLM does not have runs through its Transformers
+backend where transformers has it; that backend serves attention alone: recurrent layers and cross-attention need a class of
+vLLM's own.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcalc.errors import UnsupportedArchitectureError
+from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.units import clean
 
 if TYPE_CHECKING:
@@ -54,9 +55,20 @@ REMOVED_FAMILIES: dict[str, str] = {
     "phi3small": "0.9.2",
     "mpt": "0.28.0",
     "arctic": "0.28.0",
-    "persimmon": "0.25.0",
-    "dots1": "0.23.0",
 }
+
+#: Removed classes that transformers still has, so that the Transformers backend takes over.
+TAKEN_OVER = frozenset(
+    {
+        "AyaVisionForConditionalGeneration",
+        "ChameleonForConditionalGeneration",
+        "Dots1ForCausalLM",
+        "FuyuForCausalLM",
+        "MusicFlamingoForConditionalGeneration",
+        "PersimmonForCausalLM",
+        "Phi4MultimodalForCausalLM",
+    }
+)
 
 #: Models that left for a plugin of their own.
 PLUGINS = frozenset({"BartModel", "BartForConditionalGeneration", "Florence2ForConditionalGeneration", "MBartForConditionalGeneration"})
@@ -90,17 +102,54 @@ RECURRENT_FAMILIES = frozenset(
 )
 
 
-def check_support(architecture: Architecture) -> None:
-    """Raises UnsupportedArchitectureError for a model that vLLM 0.33 has no implementation of."""
+#: Classes and families that cannot be cut into pipeline stages (no SupportsPP).
+NO_PIPELINE = frozenset(
+    {
+        "AliceAIForCausalLM",
+        "AriaForConditionalGeneration",
+        "CohereAsrForConditionalGeneration",
+        "DiffusionGemmaForBlockDiffusion",
+        "DomynEdgeForCausalLM",
+        "DoryForCausalLM",
+        "Gemma3nForCausalLM",
+        "Gemma3nForConditionalGeneration",
+        "HrmTextForCausalLM",
+        "IQuestLoopCoderForCausalLM",
+        "Idefics3ForConditionalGeneration",
+        "Mamba2ForCausalLM",
+        "NemotronH_Nano_Omni_Reasoning_V3",
+        "NemotronH_Nano_VL_V2",
+        "NemotronH_Omni_Reasoning_V3",
+        "NemotronH_Super_Omni_Reasoning_V3",
+        "NemotronParseForConditionalGeneration",
+        "PaddleOCRVLForConditionalGeneration",
+        "Phi4MMForCausalLM",
+        "SmolVLMForConditionalGeneration",
+        "WhisperForConditionalGeneration",
+        "Zamba2ForCausalLM",
+    }
+)
+NO_PIPELINE_FAMILIES = frozenset({"alice_ai", "dory", "gemma3n_text", "hrm_text", "mamba2", "whisper", "zamba2"})
+
+
+def check_pipeline(architecture: Architecture, stages: int) -> None:
+    """Raises EngineRejectsError for several pipeline stages of a model that vLLM does not cut."""
+    if stages > 1 and (architecture.class_name in NO_PIPELINE or architecture.family in NO_PIPELINE_FAMILIES):
+        shown = clean(architecture.class_name or architecture.family, 60)
+        raise EngineRejectsError(f"vLLM refuses pipeline parallelism for {shown}", "use tensor parallelism")
+
+
+def check_support(architecture: Architecture) -> str | None:
+    """A sentence where vLLM serves the model through transformers. Raises UnsupportedArchitectureError for one that it cannot serve."""
     name, family = architecture.class_name, architecture.family
+    shown = clean(name or family, 60)
     last = REMOVED.get(name) or REMOVED_FAMILIES.get(family)
-    if last is not None:
-        raise UnsupportedArchitectureError(
-            f"{clean(name or family, 60)} is unsupported by vLLM 0.33: {last} was the last release that had it"
-        )
+    if last is not None and name not in TAKEN_OVER:
+        raise UnsupportedArchitectureError(f"{shown} is unsupported by vLLM 0.33: {last} was the last release that had it")
     if name in PLUGINS or family in PLUGIN_FAMILIES:
-        raise UnsupportedArchitectureError(f"{clean(name or family, 60)} is unsupported by vLLM 0.33 itself: it is served by a plugin")
+        raise UnsupportedArchitectureError(f"{shown} is unsupported by vLLM 0.33 itself: it is served by a plugin")
     if family not in RECURRENT_FAMILIES and any(state.is_recurrent for state in architecture.states):
-        raise UnsupportedArchitectureError(
-            f"{clean(name or family, 60)} is unsupported by vLLM 0.33, which has no model with its recurrent layers"
-        )
+        raise UnsupportedArchitectureError(f"{shown} is unsupported by vLLM 0.33, which has no model with its recurrent layers")
+    if last is not None:
+        return f"{shown} left vLLM after {last}: its Transformers backend serves it"
+    return None
