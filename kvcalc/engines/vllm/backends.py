@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Tokens per block where nothing asks for another size (config/cache.py, DEFAULT_BLOCK_SIZE).
 DEFAULT_BLOCK = 16
 
-AMPERE, HOPPER, BLACKWELL = 80, 90, 100
+AMPERE, ADA, HOPPER, BLACKWELL = 80, 89, 90, 100
 
 _PLAIN = ("auto", "float16", "bfloat16")
 _FP8 = ("fp8", "fp8_e4m3")
@@ -414,17 +414,24 @@ def select_backend(ask: Ask, asked: str | None = None) -> Backend:
         reason = backend.objection(ask)
         if reason:
             raise EngineRejectsError(f"vLLM refuses attention backend {backend.name} here: {reason}", "leave attention_backend out")
-        return backend
+        return _runnable(backend, ask)
     reasons: list[str] = []
     for backend in priorities(ask):
         reason = backend.objection(ask)
         if reason is None:
-            return backend
+            return _runnable(backend, ask)
         reasons.append(f"{backend.name}: {reason}")
     raise EngineRejectsError(
         f"vLLM has no attention backend for heads of {ask.head_size} with a cache of {ask.cache_dtype} on this card",
         "; ".join(reasons[:4]),
     )
+
+
+def _runnable(backend: Backend, ask: Ask) -> Backend:
+    """`backend`, unless it is chosen and then fails: Triton's fp8 needs Ada or later (triton_attn.py)."""
+    if backend is TRITON and ask.cache_dtype.startswith("fp8") and ask.capability < ADA:
+        raise EngineRejectsError(f"vLLM refuses a cache of {ask.cache_dtype} in Triton before compute capability 8.9", "leave --kv-dtype out")
+    return backend
 
 
 def get_backend(name: str) -> Backend:

@@ -119,6 +119,12 @@ def test_an_asked_backend_that_refuses(question: Ask, asked: str, reason: str) -
         select_backend(question, asked)
 
 
+def test_triton_reads_fp8_from_ada_on() -> None:
+    assert select_backend(ask(cache_dtype="fp8_per_token_head", capability=89)).name == "TRITON_ATTN"
+    with pytest.raises(EngineRejectsError, match=r"in Triton before compute capability 8\.9"):
+        select_backend(ask(cache_dtype="fp8_per_token_head", capability=80))
+
+
 def test_an_unknown_backend_names_the_nearest() -> None:
     with pytest.raises(UsageError) as caught:
         select_backend(ask(), "FLASHATTN")
