@@ -5,7 +5,7 @@
     more models    the first is the baseline
     engines        one model; `ideal` is the baseline, and each row says why it differs
 
-A row that cannot be computed carries the error instead of figures; if none can, the first error is raised.
+A row that cannot be computed carries the error instead of figures; if nothing but the baseline can, the first error is raised.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kvcalc.overrides import override
 from kvcalc.plan import Line
 from kvcalc.sources import load
 from kvcalc.techniques import Case, Step, Technique, Used, apply, build, parse
-from kvcalc.units import clean, parse_tokens
+from kvcalc.units import clean, human, parse_tokens
 from kvcalc.work import Work, attended, work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from kvcalc.plan import Plan
     from kvcalc.workload import Workload
@@ -329,48 +329,52 @@ def _capacity(engine: str, architecture: Architecture, workload: Workload) -> di
 
 
 def reasons(plan: Plan, ideal: Plan) -> list[str]:
-    """Why `plan` takes other bytes than `ideal`, the largest difference first."""
-    ours, theirs = _by_state(plan), _by_state(ideal)
-    found: list[tuple[int, str]] = []
-    for state in dict.fromkeys([*theirs, *ours]):
-        new, old = ours.get(state), theirs.get(state)
-        if new is None:
-            found.append((sum(line.bytes for line in old or ()), f"no {state} cache of its own"))
-        elif old is None:
-            extra = sum(line.bytes for line in new)
-            found.append((extra, f"{state}: {', '.join(dict.fromkeys(line.buffer for line in new))}, {extra:,} B"))
-        else:
-            found.extend(_differences(state, new, old))
-    return [text for size, text in sorted(found, key=lambda item: -abs(item[0])) if size]
+    """Why `plan` takes other bytes than `ideal`, the largest difference first: `+12.6 GiB sliding key, value: 32,768 slots, not 1,024`."""
+    ours, theirs = _by_buffer(plan), _by_buffer(ideal)
+    sizes: dict[tuple[str, str], int] = {}
+    buffers: dict[tuple[str, str], list[str]] = {}
+    for state, buffer in dict.fromkeys([*theirs, *ours]):
+        new, old = ours.get((state, buffer), []), theirs.get((state, buffer), [])
+        difference = sum(line.bytes for line in new) - sum(line.bytes for line in old)
+        if difference:
+            key = (state, _change(new, old))
+            sizes[key] = sizes.get(key, 0) + difference
+            buffers.setdefault(key, []).append(buffer.replace("_", " "))
+    ordered = sorted(sizes, key=lambda key: -abs(sizes[key]))
+    return [
+        f"{'+' if sizes[key] > 0 else '-'}{human(abs(sizes[key]))} {key[0]} {', '.join(buffers[key])}" + (f": {key[1]}" if key[1] else "")
+        for key in ordered
+    ]
 
 
-def _differences(state: str, new: list[Line], old: list[Line]) -> Iterable[tuple[int, str]]:
-    difference = sum(line.bytes for line in new) - sum(line.bytes for line in old)
-    if not difference:
-        return
-    said: list[str] = []
-    for what, unit in (("slots", "slots"), ("format", ""), ("layers", "layers"), ("width", "elements a row")):
+def _change(new: list[Line], old: list[Line]) -> str:
+    """What differs between the lines of one buffer."""
+    if not new:
+        return "not kept"
+    said = []
+    for what, unit in (("slots", " slots"), ("format", ""), ("layers", " layers")):
         now, before = ({getattr(line, what) for line in lines} for lines in (new, old))
-        if now != before:
-            said.append(f"{_words(now)} {unit} instead of {_words(before)}".replace("  ", " "))
-    yield difference, f"{state}: {', '.join(said) or 'rounded'} ({difference:+,} B)"
+        if old and now != before:
+            said.append(f"{_words(now)}{unit}, not {_words(before)}")
+    return "; ".join(said)
 
 
 def _words(values: set[Any]) -> str:
     return "/".join(f"{value:,}" if isinstance(value, int) else str(value) for value in sorted(values, key=str))
 
 
-def _by_state(plan: Plan) -> dict[str, list[Line]]:
-    found: dict[str, list[Line]] = {}
+def _by_buffer(plan: Plan) -> dict[tuple[str, str], list[Line]]:
+    found: dict[tuple[str, str], list[Line]] = {}
     for line in plan.lines:
-        found.setdefault(line.state, []).append(line)
+        found.setdefault((line.state, line.buffer), []).append(line)
     return found
 
 
 def _comparison(kind: str, rows: list[Row], workload: Workload, notes: list[str]) -> Comparison:
     planned = [row.plan for row in rows if row.plan is not None]
-    if not planned:
-        raise next(row.error for row in rows if row.error is not None)
+    failed = [row.error for row in rows if row.error is not None]
+    if failed and len(planned) <= 1:
+        raise failed[0]
     if len(rows) > _MOST_ROWS:
         raise UsageError(f"{len(rows):,} rows are more than kvcalc compares at once", f"at most {_MOST_ROWS}")
     said = [*notes, *(note for plan in planned for note in plan.notes), *(remark for row in rows for remark in row.remarks)]

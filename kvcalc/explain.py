@@ -109,7 +109,7 @@ def page(docstring: str | None, *, title: str = "") -> Section:
 
 def state_page(kind: str, layers: int) -> Section:
     """The page of a state, as a model has it in so many layers; a line that is no state has only its name."""
-    title = f"{kind}, {layers:,} layer{'s' if layers != 1 else ''}"
+    title = f"{kind}, {layers:,} layer{'s' if layers != 1 else ''}" if layers else kind
     return page(KINDS[kind].__doc__, title=title) if kind in KINDS else Section(title)
 
 

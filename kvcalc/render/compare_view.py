@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.render.view import Column, Table, Text, View, show
-from kvcalc.units import show_bytes, show_tokens
+from kvcalc.units import clean, show_bytes, show_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,11 +27,11 @@ _ENGINES = (
     Column("name", "engine"),
     Column("kv_dtype", "format", "text", 3),
     Column("per_sequence", "per sequence", "bytes"),
-    Column("total", "total", "bytes", 2),
-    Column("size", "size", "size", 4),
-    Column("ratio", "ratio", "ratio", 1),
-    Column("max_sequences", "sequences that fit", "count", 5),
-    Column("tokens", "tokens that fit", "count", 5),
+    Column("total", "total", "bytes", 3),
+    Column("size", "size", "size", 5),
+    Column("ratio", "ratio", "ratio", 2),
+    Column("max_sequences", "fit", "count", 1),
+    Column("tokens", "tokens that fit", "count", 6),
     Column("why", "why different", "prose"),
 )
 _COLUMNS = {"techniques": _TECHNIQUES, "models": _MODELS, "engines": _ENGINES}
@@ -59,15 +59,16 @@ def view(document: Mapping[str, Any]) -> View:
 
 
 def _headline(document: Mapping[str, Any]) -> str:
-    """The baseline's figure, and the smallest one."""
+    """The baseline's figure and the smallest one; of engines the smallest and the largest."""
     rows = [row for row in document["rows"] if row["bytes"] is not None]
     first, workload = rows[0], document["workload"]
     count = workload["sequences"]
-    text = (
-        f"{show_bytes(first['bytes']['total'])} for {count:,} sequence{'s' if count != 1 else ''} of"
-        f" {show_tokens(workload['context'])} tokens: {first['name']}"
-    )
-    least = min(rows, key=lambda row: int(row["bytes"]["total"]))
+    asked = f"for {count:,} sequence{'s' if count != 1 else ''} of {show_tokens(workload['context'])} tokens"
+    least, most = (pick(rows, key=lambda row: int(row["bytes"]["total"])) for pick in (min, max))
+    if document["kind"] == "engines":
+        ends = dict.fromkeys(f"{show_bytes(row['bytes']['total'])} on {row['name']}" for row in (least, most))
+        return f"{' to '.join(ends)}, {asked}: {clean(document['model']['id'])}"
+    text = f"{show_bytes(first['bytes']['total'])} {asked}: {first['name']}"
     if least is first:
         return text + ", the smallest here" if len(rows) > 1 else text
     ratio = show("ratio", Fraction(least["bytes"]["total"], first["bytes"]["total"]))
@@ -123,7 +124,8 @@ def _failures(document: Mapping[str, Any]) -> list[Text]:
     """Rows that could not be computed, with the reason; engines show theirs in the table."""
     if document["kind"] == "engines":
         return []
-    lines = tuple(f"  {row['name']}: {row['error']['message']}" for row in document["rows"] if row["error"])
+    failed = [(row["name"], row["error"]["message"]) for row in document["rows"] if row["error"]]
+    lines = tuple(f"  {message}" if message.startswith(f"{name}:") else f"  {name}: {message}" for name, message in failed)
     return [Text(lines, "Not computed")] if lines else []
 
 

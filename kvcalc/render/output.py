@@ -6,7 +6,6 @@ import json
 import os
 import stat
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -101,6 +100,8 @@ def _write_file(text: str, file: str) -> None:
 
 def _replace(path: Path, data: bytes) -> None:
     """A temporary file beside `path`, renamed over it: readers see the old text or the new one, never a part."""
+    import tempfile
+
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor, not a path

@@ -2,31 +2,32 @@
 
     document (a dict, the JSON) ── a command's view function ──▶ View ── one renderer a format ──▶ text
 
-A view holds raw values; `show` turns one into text. No renderer knows a command, no command knows a format.
+A view holds raw values; `show` turns one into text. No renderer knows a command, no command knows a format. All are named
+tuples, which are made ten times as fast as dataclasses: every start pays for them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from kvcalc.units import clean, human
 
 #: text: names, kept on one line · prose: sentences, may be wrapped · bytes, count: exact integers · size: bytes as 64 GiB
-#: ratio: 0.25 x · percent: 75.0 % · work: operations as 70.37 T · bar: a fraction drawn as a bar
-Kind = Literal["text", "prose", "bytes", "count", "size", "ratio", "percent", "work", "bar"]
+#: ratio: 0.25 x · percent: 75.0 % · work: operations as 70.37 T · time: seconds as 1.27 ms · bar: a fraction drawn as a bar
+Kind = Literal["text", "prose", "bytes", "count", "size", "ratio", "percent", "work", "time", "bar"]
 
 #: Kinds that line up on the right.
-NUMBERS = frozenset({"bytes", "count", "size", "ratio", "percent", "work"})
+NUMBERS = frozenset({"bytes", "count", "size", "ratio", "percent", "work", "time"})
 BAR_WIDTH = 20
+#: Kinds that are a number times a factor, with so many decimals and a unit.
+_SCALED: dict[Kind, tuple[int, int, str]] = {"ratio": (1, 4, "x"), "percent": (100, 1, "%"), "time": (1000, 2, "ms")}
 _LONGEST_CELL = 4000
 #: What stands where there is no value.
 NOTHING = "-"
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """One column.
 
     key     its name in CSV and in narrow blocks
@@ -40,8 +41,7 @@ class Column:
     rank: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """Rows under columns; the cells are raw values, None where there is none."""
 
     columns: tuple[Column, ...]
@@ -49,23 +49,20 @@ class Table:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """Labels and their sentences."""
 
     rows: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """Lines that keep their form: formulas, YAML."""
 
     lines: tuple[str, ...]
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """An answer: the figure that was asked for, what was assumed, and the rest.
 
     data   the table that CSV writes; the first table among the blocks if it is not given
@@ -76,7 +73,6 @@ class View:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     data: Table | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
 
 
 def show(kind: Kind, value: Any) -> str:
@@ -87,10 +83,9 @@ def show(kind: Kind, value: Any) -> str:
         return f"{value:,}"
     if kind == "size":
         return human(value)
-    if kind == "ratio":
-        return f"{_decimal(Fraction(value), 4)} x"
-    if kind == "percent":
-        return f"{_decimal(Fraction(value) * 100, 1)} %"
+    if kind in _SCALED:
+        factor, places, unit = _SCALED[kind]
+        return f"{_decimal(Fraction(value) * factor, places)} {unit}"
     if kind == "work":
         return _operations(value)
     if kind == "bar":
