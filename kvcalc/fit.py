@@ -19,6 +19,7 @@ from kvcalc.estimate import engine_dict, model_dict, workload_dict
 from kvcalc.plan import Capacity
 from kvcalc.sources import load
 from kvcalc.units import parse_bytes
+from kvcalc.workload import MOST as MOST_SEQUENCES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -117,7 +118,7 @@ def fit(request: Request, *, budget: Budget | None = None, beyond: bool = False)
         budget,
         fits,
         longest,
-        last_that(lambda n: fitting.admits(asked, n), MOST),
+        most_sequences(fitting, asked),
         capacity,
         () if fits else tuple(remedies(architecture, engine, settled, budget, fitting, longest)),
         notes=tuple(dict.fromkeys((*plan.notes, *capacity.notes))),
@@ -140,6 +141,12 @@ def largest_context(architecture: Architecture, workload: Workload, fitting: Fit
         most = workload.context
     found = last_that(lambda length: fitting.admits(length, workload.sequences), most)
     return found if found != MOST else None
+
+
+def most_sequences(fitting: Fitting, context: int) -> int | None:
+    """The most sequences of `context` tokens that fit; None where not even one does, or where nothing ends it (they wait for a slot)."""
+    found = last_that(lambda count: fitting.admits(context, count), MOST_SEQUENCES)
+    return found if found != MOST_SEQUENCES else None
 
 
 def last_that(holds: Callable[[int], bool], most: int) -> int | None:
