@@ -47,6 +47,7 @@ class Question:
     given        the flag `--attention-backend`
     page         the flag `--page-size`
     index_pool   tokens that share an index key; 0 without sparse attention over latents
+    index_ratio  tokens that share an index key beside K and V; 0 without such keys
     sinks        attention has sinks, which FlashInfer cannot read
     speculates   draft tokens are verified
     paged_state  nothing forces pages of one token on a hybrid: no radix cache, speculation, or buffers asked for
@@ -60,6 +61,7 @@ class Question:
     dtype: str
     latent: bool
     index_pool: int
+    index_ratio: int
     asymmetric: bool
     sinks: bool
     speculates: bool
@@ -151,6 +153,8 @@ def _model_page(question: Question, base: str) -> int | None:
         return V4_PAGE
     if question.index_pool:
         return INDEXED_PAGE * question.index_pool
+    if question.name == classes.QWEN4_EXP and question.index_ratio:
+        return INDEXED_PAGE
     if question.name in classes.ONE_TOKEN_PAGES and question.generation == SM100 and question.given is None:
         return 64 if base == "trtllm_mha" else 1
     if question.name in classes.NEMOTRON_H and question.speculates and question.generation == SM100 and question.given is None:

@@ -21,6 +21,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 DEEPSEEK_V4 = "DeepseekV4ForCausalLM"
+QWEN4_EXP = "Qwen4ExpForConditionalGeneration"
 
 #: Classes that SGLang renames before it looks at them (configs/deepseek_v41.py).
 RENAMED = {"DeepseekV41ForCausalLM": DEEPSEEK_V4}
@@ -65,7 +66,7 @@ FAMILY_CLASSES = {
     "qwen3_5_moe_text": "Qwen3_5MoeForConditionalGeneration",
     "qwen3_5_text": "Qwen3_5ForConditionalGeneration",
     "qwen3_next": "Qwen3NextForCausalLM",
-    "qwen4_exp_text": "Qwen4ExpForConditionalGeneration",
+    "qwen4_exp_text": QWEN4_EXP,
     "step3p5": "Step3p5ForCausalLM",
 }
 
@@ -127,10 +128,8 @@ DEEPSEEK_FAMILY = _names("""
 #: Models with attention sinks, which FlashInfer cannot serve, and models that say themselves whether they have some.
 SINKS = _names("GptOssForCausalLM GraniteSWAForCausalLM GraniteMoeSWAForCausalLM IQuestQ1ForCausalLM")
 SINK_FLAGS: dict[str, dict[str, bool]] = {
-    **dict.fromkeys(
-        _names("MiMoV2ForCausalLM MiMoV2FlashForCausalLM"),
-        {"add_swa_attention_sink_bias": False, "add_full_attention_sink_bias": False},
-    ),
+    "MiMoV2ForCausalLM": {"add_swa_attention_sink_bias": False, "add_full_attention_sink_bias": False},
+    "MiMoV2FlashForCausalLM": {"add_swa_attention_sink_bias": False, "add_full_attention_sink_bias": False},
     "HYV4ForCausalLM": {"learnable_sink": True},
 }
 
@@ -219,8 +218,16 @@ BACKENDS: dict[str, Backends] = {
 #: Gated DeltaNet hybrids, which on SM100 take trtllm_mha only where nothing forces pages of one token.
 ONE_TOKEN_PAGES = _names("""
     Qwen3NextForCausalLM Qwen3_5MoeForConditionalGeneration InternS2PreviewForConditionalGeneration
-    InternS2MobiusForConditionalGeneration Qwen3_5ForConditionalGeneration
+    InternS2MobiusForConditionalGeneration Qwen3_5ForConditionalGeneration Qwen4ExpForConditionalGeneration
 """)
+
+#: Next-token layers where the config does not say, by the defaults of SGLang's own config classes.
+NEXT_TOKEN_LAYERS = {
+    "LongcatFlashForCausalLM": 1,
+    "HYV4ForCausalLM": 1,
+    "Glm5NextForConditionalGeneration": 1,
+    "InklingForConditionalGeneration": 8,
+}
 
 #: Models that decode with FlashInfer on large Hopper cards, and prefill with the card's backend (model_overrides/qwen3_vl.py).
 SPLIT_ON_HOPPER = _names("Qwen3VLForConditionalGeneration Qwen3VLMoeForConditionalGeneration")

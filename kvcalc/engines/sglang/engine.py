@@ -94,7 +94,7 @@ class Sglang(Engine):
             per_token=case.layout.per_token,
             growth_per_token=case.layout.allocate(_alone(case, context + 1)).share.bytes - one.bytes,
             fixed=one.fixed,
-            notes=(*notes, *_host_notes(case, sizes)),
+            notes=tuple(dict.fromkeys((*notes, *_host_notes(case, sizes)))),
             warnings=tuple(warnings),
         )
 

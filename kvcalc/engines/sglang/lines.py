@@ -148,7 +148,13 @@ class PoolLayout:
                 )
 
     def _group_bytes(self, stage: dict[Row, int]) -> int:
-        """Bytes that one request keeps of index keys whose group is still open: bf16 keys, and the positions once a stage."""
+        """Bytes that one request keeps of index keys whose group is still open.
+
+        Beside K and V: keys in bf16, and the positions once a stage. Beside latents: keys and scores in bf16, with room for drafts.
+        """
+        if self.server.tails:
+            tails = [(row, layers) for row, layers in stage.items() if row.buffer == "index"]
+            return sum(2 * (row.tokens + self.server.draft_tokens) * row.width * 2 * layers for row, layers in tails)
         open_rows = [(row, layers) for row, layers in stage.items() if row.buffer == "index" and row.tokens > 1 and not self.server.latent]
         keys = sum(row.tokens * row.width * 2 * layers for row, layers in open_rows)
         return keys + max((row.tokens * POSITIONS * POSITION for row, _ in open_rows), default=0)
@@ -163,7 +169,7 @@ class PoolLayout:
             fmt="bf16",
             layers=0,
             slots=0,
-            formula=f"{sizes.requests:,} requests x {sum(per_request):,} B of keys and positions",
+            formula=f"{sizes.requests:,} requests x {sum(per_request):,} B of keys whose group is open",
             fixed=True,
         )
 
@@ -186,7 +192,8 @@ class PoolLayout:
         if self.server.draft_tokens:
             drafts = [sum(intermediate_bytes(part, self.server) * layers for part, layers in stage.items()) for stage in self.slots.stages]
             slot = [size + more for size, more in zip(slot, drafts, strict=True)]
-        slot = [size + self._group_bytes(stage) for size, stage in zip(slot, self.pools.stages, strict=True)]
+        spare = 2 if self.server.tails and self.slots else 1
+        slot = [size + spare * self._group_bytes(stage) for size, stage in zip(slot, self.pools.stages, strict=True)]
         sheet.add(
             slot,
             state="padding",

@@ -257,7 +257,7 @@ class _Reader:
             generation = server.capability // 10
             if generation == SM90 or (generation == SM100 and "trtllm_mha" in (server.prefill, server.decode)):
                 return FORMATS["fp8"]
-        return server.model
+        return FORMATS["bf16"] if server.class_name == classes.QWEN4_EXP else server.model
 
     def _workspace(self) -> dict[Row, int]:
         """The fp8 workspace of mixed NVFP4: one layer's keys and values, shared by all layers of a stage."""

@@ -20,10 +20,11 @@ from kvcalc.engines.sglang import classes
 from kvcalc.engines.sglang.pools import cut
 from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.formats import FORMATS, get_format
+from kvcalc.states import Fixed
 from kvcalc.units import GIB, clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from kvcalc.architecture import Architecture
     from kvcalc.engines.sglang.server import Server
@@ -31,12 +32,15 @@ if TYPE_CHECKING:
 
 #: Convolution columns are bf16 whatever the model's type (SGLANG_MAMBA_CONV_DTYPE).
 CONV = FORMATS["bf16"]
+#: The buffer of the last token ids, which all layers of a stage share.
+SHARED_BUFFER = "ngram_ids"
 
 
 class Part(NamedTuple):
     """One tensor of a slot in one layer: the convolution's columns, or the matrices.
 
     columns, rank, whole   of the convolution: past inputs; elements of one column, on one rank and in all (1 and the elements for matrices)
+    priced                 SGLang's budget counts it
     """
 
     state: str
@@ -45,6 +49,7 @@ class Part(NamedTuple):
     rank: int
     whole: int
     format: str
+    priced: bool = True
 
     @property
     def bytes(self) -> int:
@@ -67,8 +72,9 @@ class Slots:
 
         SGLang scales the sum over all layers by a float share and drops what is behind the point.
         """
-        total = sum(part.bytes * layers for stage in self.stages for part, layers in stage.items())
-        counts = [max(stage.values(), default=0) for stage in self.stages]
+        priced = [{part: layers for part, layers in stage.items() if part.priced} for stage in self.stages]
+        total = sum(part.bytes * layers for stage in priced for part, layers in stage.items())
+        counts = [max(stage.values(), default=0) for stage in priced]
         return int(total * (max(counts) / max(sum(counts), 1))) if len(counts) > 1 else total
 
 
@@ -86,10 +92,18 @@ def read_slots(architecture: Architecture, server: Server) -> Slots:
         found: Counter[Part] = Counter()
         for name, layers in Counter(names).items():
             for state in architecture.layers.states[name]:
-                if state.is_recurrent:
+                if isinstance(state, Fixed) and server.class_name == classes.QWEN4_EXP:
+                    found[_memory_part(state)] += layers
+                elif state.is_recurrent:
                     found.update(dict.fromkeys(_parts(state, server), layers))
-        stages.append(dict(found))
+        stages.append({part: 1 if part.buffer == SHARED_BUFFER else layers for part, layers in found.items()})
     return Slots(tuple(stages))
+
+
+def _memory_part(state: Fixed) -> Part:
+    """What Qwen4-Exp's n-gram embeddings keep in every slot, whole on each rank; token ids once for all layers (ple_state_pool.py)."""
+    stored = CONV.name if state.state_dtype == "model" else get_format(state.state_dtype or "fp32", "state_dtype").name
+    return Part(state.kind, state.name, 1, state.elements, state.elements, stored, priced=False)
 
 
 def _parts(state: State, server: Server) -> tuple[Part, ...]:
@@ -194,8 +208,3 @@ def intermediate_bytes(part: Part, server: Server) -> int:
         return part.bytes * drafts
     per_column = part.bytes // part.columns
     return per_column * (part.columns * drafts if part.state == "kda" else drafts + part.columns - 1)
-
-
-def stage_counts(slots: Slots) -> Sequence[int]:
-    """Recurrent layers of every stage."""
-    return [max(stage.values(), default=0) for stage in slots.stages]

@@ -60,6 +60,7 @@ class Server:
     requests       requests at once that one attention group was told to serve; None: as many as the pool suggests
     draft_tokens   tokens verified at once, 0 without speculation
     draft_layers   layers that speculation adds to the price of a token
+    tails          pooled index keys are compressed, and each request keeps the keys and scores of its open group
     """
 
     class_name: str
@@ -87,6 +88,7 @@ class Server:
     requests: int | None
     draft_tokens: int
     draft_layers: int
+    tails: bool
     context: int
     notes: tuple[str, ...]
 
@@ -128,6 +130,7 @@ def resolve(architecture: Architecture, workload: Workload, args: Mapping[str, A
             dtype=cache.flag,
             latent=latent,
             index_pool=index_pool,
+            index_ratio=0 if latent else max((state.ratio for state in architecture.states if isinstance(state, Index)), default=0),
             asymmetric=_asymmetric(architecture),
             sinks=has_sinks(architecture, name),
             speculates=draft_tokens > 0,
@@ -165,7 +168,8 @@ def resolve(architecture: Architecture, workload: Workload, args: Mapping[str, A
         chunk=chunk // attn_dp if chunk > 0 else chunk,
         requests=_requests(name, args, attn_dp, draft_tokens),
         draft_tokens=draft_tokens,
-        draft_layers=_next_token_layers(architecture) if draft_tokens else 0,
+        draft_layers=_next_token_layers(architecture, name) if draft_tokens else 0,
+        tails=index_pool > 1 and architecture.traits.get("index_kpool_compress") is True,
         context=_checked_context(architecture, context),
         notes=(*notes, *([cache.note] if cache.note else [])),
     )
@@ -216,9 +220,9 @@ def _draft_tokens(architecture: Architecture, name: str, workload: Workload, arg
     return int(given or DRAFT_TOKENS)
 
 
-def _next_token_layers(architecture: Architecture) -> int:
+def _next_token_layers(architecture: Architecture, name: str) -> int:
     """Draft layers that SGLang prices: it reads `num_nextn_predict_layers` of the model's config and nothing else."""
-    value = architecture.traits.get("num_nextn_predict_layers")
+    value = architecture.traits.get("num_nextn_predict_layers", classes.NEXT_TOKEN_LAYERS.get(name))
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
