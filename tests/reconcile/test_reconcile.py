@@ -183,7 +183,7 @@ def test_tensorrt_llm() -> None:
     assert found.engine == "tensorrt-llm"
     assert [(row.figure, row.within) for row in found.rows] == [("pool", True), ("blocks", True)]
     assert read(log, "llama-3.1-8b").rows[0].reason == "the cache was kept in fp8"
-    mislabelled = read(fp8, "llama-2-7b")
+    mislabelled = read(fp8, "qwen3-14b")
     assert "another model" in mislabelled.rows[0].reason
 
 
