@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from kvcalc.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, InternalError, KvcalcError, UsageError
+from kvcalc.errors import EXIT_INTERRUPTED, EXIT_OK, InternalError, KvcalcError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +33,8 @@ COMMANDS: dict[str, str] = {
 
 def main() -> NoReturn:
     """The console script: run, and leave with the exit code that CONTRACT promises."""
+    # Pydantic would read the metadata of every installed package at each start, to look for plugins that kvcalc has no use for.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     sys.exit(run(sys.argv[1:]))
 
 
@@ -47,6 +49,8 @@ def run(arguments: Sequence[str]) -> int:
         code = _report(error, arguments)
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
+    except SystemExit as left:  # Typer leaves this way when its help meets a closed pipe, and after shell completion
+        code = EXIT_OK if isinstance(left.__context__, BrokenPipeError) or not isinstance(left.code, int) else left.code
     except Exception as bug:  # noqa: BLE001  a traceback is for developers, a sentence for users
         if os.environ.get("KVCALC_DEBUG"):
             import traceback
@@ -95,6 +99,3 @@ def _wants_json(arguments: Sequence[str]) -> bool:
         elif argument.startswith("-f") and not argument.startswith("--"):
             chosen = argument[2:]
     return chosen == "json"
-
-
-__all__ = ["COMMANDS", "EXIT_INTERNAL", "UsageError", "main", "run"]

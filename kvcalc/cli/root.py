@@ -68,6 +68,7 @@ def command_of(commands: Mapping[str, str]) -> Any:
                 return None
             found = typer.main.get_command(import_module(commands[cmd_name]).app)
             found.name = cmd_name
+            found.short_help = (found.help or "").strip().partition("\n")[0]  # whole: Click would cut it
             return found
 
     root = typer.Typer(cls=Root, **_PLAIN)
