@@ -430,7 +430,9 @@ def select_backend(ask: Ask, asked: str | None = None) -> Backend:
 def _runnable(backend: Backend, ask: Ask) -> Backend:
     """`backend`, unless it is chosen and then fails: Triton's fp8 needs Ada or later (triton_attn.py)."""
     if backend is TRITON and ask.cache_dtype.startswith("fp8") and ask.capability < ADA:
-        raise EngineRejectsError(f"vLLM refuses a cache of {ask.cache_dtype} in Triton before compute capability 8.9", "leave --kv-dtype out")
+        raise EngineRejectsError(
+            f"vLLM refuses a cache of {ask.cache_dtype} in Triton before compute capability 8.9", "leave --kv-dtype out"
+        )
     return backend
 
 

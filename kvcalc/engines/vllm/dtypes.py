@@ -37,6 +37,10 @@ CACHE_DTYPES: dict[str, str] = {
 #: Formats that only other hardware reads.
 ROCM_ONLY = ("ultraquant_4bit", "octave_k3v4", "octave_k3v3", "octave_k3v3_compact")
 
+#: Families whose `auto` is fp8 on datacenter Blackwell (model_executor/models/config.py).
+FP8_ON_BLACKWELL = frozenset({"glm_moe_dsa"})
+_BLACKWELL = range(100, 110)
+
 #: ModelOpt's names of cache formats (utils/torch_utils.py, MODELOPT_TO_VLLM_KV_CACHE_DTYPE_MAP).
 _MODELOPT = {"fp8": "fp8_e4m3", "nvfp4": "nvfp4"}
 
@@ -53,13 +57,15 @@ def model_dtype(architecture: Architecture) -> tuple[str, str | None]:
     return own, None
 
 
-def cache_dtype(asked: str, architecture: Architecture, own: str) -> tuple[str, str | None]:
+def cache_dtype(asked: str, architecture: Architecture, own: str, capability: int) -> tuple[str, str | None]:
     """The flag in force, and the sentence that says where it comes from. Raises UsageError, EngineRejectsError."""
     word = asked.strip().lower()
     if word == AUTO:
         found = _checkpoint_word(architecture.traits)
         if found is not None:
             return found, f"the checkpoint's quantization declares its cache, so auto means {found}"
+        if architecture.family in FP8_ON_BLACKWELL and capability in _BLACKWELL:
+            return "fp8_e4m3", f"vLLM stores {architecture.family} as fp8 on compute capability 10.x unless told otherwise"
         return AUTO, None
     if word in ROCM_ONLY:
         raise EngineRejectsError(f"vLLM stores a cache of {word} on ROCm only", "choose fp8")

@@ -46,6 +46,8 @@ MLA_FAMILIES = frozenset(
 )
 #: Families with attention sinks.
 SINK_FAMILIES = frozenset({"gpt_oss", "openai_privacy_filter"})
+#: Families whose model runs on one attention backend only.
+ONLY_BACKEND = {"flint": "FLASHINFER"}
 #: Wrappers whose image tokens see each other (is_mm_prefix_lm); Gemma 4 says so in its config.
 MM_PREFIX_WRAPPERS = frozenset({"bagel", "gemma3", "molmo2", "moondream3", "paligemma"})
 MM_PREFIX_FAMILIES = frozenset({"gemma4_text", "gemma4_unified_text", "diffusion_gemma_text"})
@@ -127,7 +129,7 @@ def read_start(architecture: Architecture, workload: Workload, args: dict[str, A
     _check_parallel(architecture, workload)
     card = settings.read_card(workload.gpu)
     own, dtype_note = dtypes.model_dtype(architecture)
-    cache, cache_note = dtypes.cache_dtype(workload.kv_dtype, architecture, own)
+    cache, cache_note = dtypes.cache_dtype(workload.kv_dtype, architecture, own, card.capability)
     states = kept_states(architecture)
     encoder_decoder = any(state.kind == "cross" for state in states)
     notes: list[str] = []
@@ -340,6 +342,11 @@ def _choose(kind: Kind, start: Start) -> Choice | None:
         raise EngineRejectsError(f"vLLM refuses a cache of {start.cache} for chunked layers that keep the model's type", "choose fp8")
     ask = ask_of(kind, start)
     backend = backends.select_backend(ask, start.args["attention_backend"])
+    if backend.name != ONLY_BACKEND.get(start.family, backend.name):
+        raise EngineRejectsError(
+            f"vLLM refuses {start.family} without {ONLY_BACKEND[start.family]} attention, and here chooses {backend.name}",
+            "a Blackwell GPU",
+        )
     return Choice(backend, ask, _packed_dtype(backend, kind.dtype))
 
 

@@ -74,6 +74,20 @@ TAKEN_OVER = frozenset(
 PLUGINS = frozenset({"BartModel", "BartForConditionalGeneration", "Florence2ForConditionalGeneration", "MBartForConditionalGeneration"})
 PLUGIN_FAMILIES = frozenset({"bart", "mbart", "florence2"})
 
+#: Families and classes whose vLLM model keeps caches of its own kind, for which kvcalc has no rule (vllm/models/*).
+OWN_CACHES: dict[str, str] = {
+    "DeepseekV41ForCausalLM": "rings of open groups beside 4-bit index keys",
+    "KimiK3ForConditionalGeneration": "states with prefill checkpoints of their own kernels",
+    "MiniMaxM3SparseForCausalLM": "an index cache with blocks of its own",
+    "MiniMaxM3SparseForConditionalGeneration": "an index cache with blocks of its own",
+    "deepseek_v41_text": "rings of open groups beside 4-bit index keys",
+    "dots3_note_text": "latent rows padded to those of its window layers",
+    "glm5_next_text": "pooled index keys beside a ring of the open pool",
+    "inkling_text": "convolution states in pages of a window",
+    "qwen4_exp_text": "pooled keys beside a ring of the open group",
+    "step5": "summaries beside a ring of the open group",
+}
+
 #: Recurrent layers that vLLM has a model for, by family.
 RECURRENT_FAMILIES = frozenset(
     [
@@ -81,10 +95,8 @@ RECURRENT_FAMILIES = frozenset(
         "bailing_hybrid",
         "falcon_h1",
         "falcon_mamba",
-        "glm5_next_text",
         "granitemoehybrid",
         "jamba",
-        "kimi_k3",
         "kimi_linear",
         "lfm2",
         "lfm2_moe",
@@ -96,7 +108,6 @@ RECURRENT_FAMILIES = frozenset(
         "qwen3_5_moe_text",
         "qwen3_5_text",
         "qwen3_next",
-        "qwen4_exp_text",
         "zamba2",
     ]
 )
@@ -148,6 +159,11 @@ def check_support(architecture: Architecture) -> str | None:
         raise UnsupportedArchitectureError(f"{shown} is unsupported by vLLM 0.33: {last} was the last release that had it")
     if name in PLUGINS or family in PLUGIN_FAMILIES:
         raise UnsupportedArchitectureError(f"{shown} is unsupported by vLLM 0.33 itself: it is served by a plugin")
+    own = OWN_CACHES.get(name) or OWN_CACHES.get(family)
+    if own is not None:
+        raise UnsupportedArchitectureError(
+            f"kvcalc has no rule for {shown} under vLLM 0.33, which keeps {own}", "engine ideal gives what the cache itself takes"
+        )
     if family not in RECURRENT_FAMILIES and any(state.is_recurrent for state in architecture.states):
         raise UnsupportedArchitectureError(f"{shown} is unsupported by vLLM 0.33, which has no model with its recurrent layers")
     if last is not None:

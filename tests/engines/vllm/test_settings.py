@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from vllm_models import ENGINE, GPT_OSS, deepseek_v3, fitting, gpt_oss, llama, model, plan, qwen3_next, uniform
+from vllm_models import DEEPSEEK, ENGINE, GPT_OSS, INDEX, deepseek_v3, fitting, gpt_oss, llama, model, plan, qwen3_next, uniform
 
 from kvcalc.architecture import Layout
 from kvcalc.engines.vllm.dtypes import cache_dtype, model_dtype
@@ -82,7 +82,7 @@ def test_the_type_a_model_runs_in(dtype: str | None, own: str, said: str) -> Non
     ],
 )
 def test_the_cache_type_in_force(asked: str, traits: dict[str, object], word: str) -> None:
-    assert cache_dtype(asked, llama(traits=traits), "bf16")[0] == word
+    assert cache_dtype(asked, llama(traits=traits), "bf16", 90)[0] == word
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_the_cache_type_in_force(asked: str, traits: dict[str, object], word: st
 )
 def test_cache_types_that_vllm_does_not_have(asked: str, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
-        cache_dtype(asked, llama(), "bf16")
+        cache_dtype(asked, llama(), "bf16", 90)
 
 
 def test_settings_in_force_are_reported() -> None:
@@ -185,6 +185,25 @@ def test_models_that_vllm_no_longer_has(family: str, class_name: str) -> None:
     mixer = Mamba2(heads=8, head_dim=64, state_dim=16, groups=1, conv_kernel=4)
     found = model(["m", "f"], 4, {"m": mixer, "f": Full(kv_heads=8, head_dim=128)}, family, class_name=class_name)
     with pytest.raises(UnsupportedArchitectureError, match=r"unsupported by vLLM 0\.33"):
+        plan(found, context=64)
+
+
+@pytest.mark.parametrize(("family", "class_name"), [("glm5_next_text", ""), ("kimi_linear", "KimiK3ForConditionalGeneration")])
+def test_models_with_caches_that_kvcalc_has_no_rule_for(family: str, class_name: str) -> None:
+    with pytest.raises(UnsupportedArchitectureError, match=r"kvcalc has no rule .* under vLLM 0\.33"):
+        plan(uniform(4, Full(kv_heads=8, head_dim=128), family=family, class_name=class_name), context=64)
+
+
+@pytest.mark.parametrize(("gpu", "stored"), [("h100-80gb", "bf16"), ("b200-180gb", "fp8")])
+def test_glm_is_stored_as_fp8_on_blackwell(gpu: str, stored: str) -> None:
+    found = plan(uniform(4, DEEPSEEK, INDEX, family="glm_moe_dsa"), context=64, gpu=gpu)
+    assert found.kv_dtype == stored
+    assert any("fp8 on compute capability 10" in note for note in found.notes) == (stored == "fp8")
+
+
+def test_models_that_run_on_one_backend() -> None:
+    found = model(["window", "full"], 24, {"window": GPT_OSS[0], "full": GPT_OSS[1]}, "flint")
+    with pytest.raises(EngineRejectsError, match="without FLASHINFER attention, and here chooses FLASH_ATTN"):
         plan(found, context=64)
 
 
