@@ -38,6 +38,8 @@ def estimate(
     gpu: options.Gpu = None,
     shared_prefix: options.SharedPrefix = "0",
     set_: options.Set = None,
+    revision: options.Revision = None,
+    offline: options.Offline = False,
     explain: options.Explain = False,
     format_: options.Format = None,
     output: options.OutputFile = None,
@@ -59,6 +61,8 @@ def estimate(
         gpu=gpu,
         shared_prefix=shared_prefix,
         sets=set_,
+        revision=revision,
+        offline=offline,
     )
     document, view = _side_by_side(request, engines, explain=explain) if len(engines) > 1 else _one(request, explain=explain)
     emit(document, view, format_, output)

@@ -58,6 +58,8 @@ def fit(
     dcp: options.DecodeContextParallel = "1",
     shared_prefix: options.SharedPrefix = "0",
     set_: options.Set = None,
+    revision: options.Revision = None,
+    offline: options.Offline = False,
     format_: options.Format = None,
     output: options.OutputFile = None,
 ) -> int:
@@ -78,6 +80,8 @@ def fit(
         shared_prefix=shared_prefix,
         kv_memory=kv_memory,
         sets=set_,
+        revision=revision,
+        offline=offline,
     )
     if gpus is not None:
         _refuse("--gpus", {"--lengths": lengths, "--beyond": beyond, "--tp": tp, "--pp": pp != "1", "--memory": memory})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,6 +48,8 @@ Format = Annotated[
     typer.Option("--format", "-f", metavar="FORMAT", help="table, plain, json, yaml, csv, markdown. [table on a terminal, else plain]"),
 ]
 OutputFile = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE, whole or not at all.")]
+Revision = Annotated[str | None, typer.Option("--revision", metavar="NAME", help="Branch, tag or commit of a Hub repository.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Answer from the local Hub cache only.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Show the derivation under the figures.")]
 
 
@@ -65,9 +68,13 @@ def make_request(
     shared_prefix: str,
     kv_memory: str | None = None,
     sets: list[str] | None = None,
+    revision: str | None = None,
+    offline: bool = False,
 ) -> Request:
     """The request behind the shared options, `--set` applied. Raises UsageError naming the option."""
     from kvcalc.request import parse_request
+
+    model = hub_model(model, revision, offline=offline)
 
     stages = count(pp, "--pp")
     name, ranks = devices(gpu, None if tp is None else count(tp, "--tp"), stages)
@@ -93,6 +100,17 @@ def make_request(
     from kvcalc.sources import load
 
     return replace(request, model=override(load(model), key_values(sets, "--set")))
+
+
+def hub_model(model: str, revision: str | None, *, offline: bool) -> str:
+    """MODEL with its revision; `--offline` is what the Hub's own client calls HF_HUB_OFFLINE. Raises UsageError."""
+    if offline:
+        os.environ["HF_HUB_OFFLINE"] = "1"
+    if revision is None:
+        return model
+    if model.count("/") != 1 or "@" in model or model.startswith((".", "/", "~")):
+        raise UsageError(f"--revision: '{clean(model)}' is not a Hub repository without a revision", "a repository is written org/name")
+    return f"{model}@{revision}"
 
 
 def devices(gpu: str | None, tp: int | None, pp: int) -> tuple[str | None, int]:
