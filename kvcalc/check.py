@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.budgets.baseline import read_baseline
-from kvcalc.budgets.evaluate import Verdict, evaluate, exit_code
+from kvcalc.budgets.evaluate import evaluate
 from kvcalc.budgets.file import find_file, read_budgets
+from kvcalc.budgets.verdict import Verdict, exit_code
 from kvcalc.errors import UsageError, nearest
 from kvcalc.units import clean
 
@@ -78,4 +79,4 @@ def check(
     chosen = [budget for budget in budgets if not only or budget.name in only]
     if replacing_baseline:
         chosen = [budget.without_growth() for budget in chosen]
-    return Gate(budgets[0].file, tuple(evaluate(budget, earlier) for budget in chosen))
+    return Gate(budgets[0].file, evaluate(chosen, earlier))

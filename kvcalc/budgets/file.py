@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.errors import InvalidConfigError, KvcalcError, UsageError, nearest
 from kvcalc.request import Request, parse_request
+from kvcalc.sources import catalogue
 from kvcalc.sources.files import read_bytes
 from kvcalc.sources.yaml_reader import LARGEST_FILE, Document, read_yaml
 from kvcalc.sources.yaml_reader import Path as Place
@@ -119,6 +120,15 @@ def _shown(path: Path) -> str:
         return clean(os.path.relpath(path), 200)
     except ValueError:
         return clean(path, 200)
+
+
+def _from_here(path: Path) -> str:
+    """A path inside the working folder as `./…`, so that reports say the same on every machine; any other as it is."""
+    try:
+        inside = os.path.relpath(path)
+    except ValueError:
+        return str(path)
+    return str(path) if inside.startswith("..") else f"./{inside}"
 
 
 class _Reader:
@@ -236,19 +246,24 @@ class _Reader:
         asked = {key: entry[key] for key in _REQUEST_KEYS if entry.get(key) is not None}
         asked["model"] = self.model(asked.get("model"))
         try:
-            return parse_request(asked)
+            request = parse_request(asked)
         except KvcalcError as error:
             key = next((key for key in _REQUEST_KEYS if error.message.startswith(key)), "model" if "'model'" in error.message else "")
             self.say(place, f"{error.message}; {error.hint}" if error.hint else error.message, at=(*place, key) if key else None)
             return None
+        if request.workload.context == -1:
+            self.say((*place, "context"), "is -1, the largest that fits, which no limit can be held against; name a context")
+        if ":" in (request.workload.gpu or ""):
+            self.say((*place, "gpu"), "is the name of one card; how many there are is tensor_parallel x pipeline_parallel")
+        return request
 
     def model(self, model: Any) -> Any:
-        """A relative path as seen from this file; every other MODEL as it is."""
-        if not isinstance(model, str) or not model:
+        """A relative path as seen from this file, whatever the working folder holds; every other MODEL as it is."""
+        if not isinstance(model, str) or model.startswith(("/", "~", "https:")) or catalogue.has(model):
             return model
         beside = self.folder / model
-        looks_like_a_path = model.startswith(("./", "../")) or (not model.startswith(("/", "~", "https:")) and beside.exists())
-        return str(beside) if looks_like_a_path else model
+        is_path = model.startswith(".") or (model and (os.path.lexists(beside) or os.path.lexists(model)))
+        return _from_here(beside) if is_path else model
 
     def memory(self, entry: dict[str, Any], place: Place) -> dict[str, Any]:
         found: dict[str, Any] = {}

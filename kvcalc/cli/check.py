@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,9 @@ from kvcalc.errors import EXIT_OK, UsageError, nearest
 from kvcalc.units import clean
 
 app = make_app()
+
+#: Where GitHub and GitLab say that the checkout is.
+_ROOTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 
 _EXAMPLES = """\b
 Examples:
@@ -35,7 +39,9 @@ def check(
     ] = None,
     format_: Annotated[
         str | None,
-        typer.Option("--format", "-f", metavar="FORMAT", help="table, plain, json, yaml, csv, markdown, junit, sarif, github, gitlab."),
+        typer.Option(
+            "--format", "-f", metavar="FORMAT", help="table, plain, json, yaml, csv, markdown, html, junit, sarif, github, gitlab."
+        ),
     ] = None,
     output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE, whole or not at all.")] = None,
 ) -> int:
@@ -49,6 +55,8 @@ def check(
         raise UsageError("FILE and --config name the budgets twice", "give one of them")
     if update_baseline and baseline is None:
         raise UsageError("--update-baseline needs the file to write", "add --baseline FILE")
+    if update_baseline and only:
+        raise UsageError("--update-baseline writes the figures of every budget, and --only leaves some out", "leave one of them out")
     _known_format(format_)
     reports = [_report(text) for text in report or ()]
     # While the baseline is being replaced there is none to compare with: growth limits must not stop the update.
@@ -67,7 +75,7 @@ def _known_format(name: str | None) -> None:
     from kvcalc.render import FORMATS
     from kvcalc.render.reports import REPORTS
 
-    known = [*(entry for entry in FORMATS if entry != "html"), *REPORTS]
+    known = (*FORMATS, *REPORTS)
     if name is not None and name not in known:
         raise UsageError(
             f"--format: unknown format '{clean(name, 40)}'", nearest(name, known) or "one of " + ", ".join(dict.fromkeys(known))
@@ -89,7 +97,17 @@ def _text(document: dict[str, Any], name: str) -> str:
     from kvcalc.render.documents import as_json
     from kvcalc.render.reports import report
 
-    return as_json(document) if name == "json" else report(document, name)
+    return as_json(document) if name == "json" else report(_from_root(document), name)
+
+
+def _from_root(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with its file as the CI system names it: from the root of the checkout, wherever the job's step runs."""
+    root = next((Path(found).resolve() for name in _ROOTS if (found := os.environ.get(name))), None)
+    path = Path(document["file"]).resolve()
+    if root is None or not path.is_relative_to(root):
+        return document
+    file = path.relative_to(root).as_posix()
+    return document | {"file": file, "budgets": [budget | {"file": file} for budget in document["budgets"]]}
 
 
 def _emit(document: dict[str, Any], name: str | None, output: str | None) -> None:
@@ -108,8 +126,6 @@ def _emit(document: dict[str, Any], name: str | None, output: str | None) -> Non
 
 
 def _append(text: str, path: str) -> None:
-    from pathlib import Path
-
     try:
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(text)

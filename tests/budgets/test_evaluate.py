@@ -66,7 +66,7 @@ def test_a_change_from_8_to_32_heads_fails_and_every_remedy_holds(tmp_path: Path
         applied = replace(
             verdict.budget, request=replace(verdict.budget.request, workload=replace(verdict.budget.request.workload, **remedy.change))
         )
-        assert evaluate(applied).status == "pass", remedy
+        assert evaluate([applied])[0].status == "pass", remedy
 
 
 def test_three_remedies_for_a_smaller_overshoot(tmp_path: Path) -> None:

@@ -1,0 +1,124 @@
+"""What came of a budget: each limit beside its figure, the changes that would meet it, and what that asks of the exit code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.budgets.file import MEMORY_LIMITS
+from kvcalc.errors import EXIT_INTERNAL, EXIT_NOT_EVALUATED, EXIT_OK, EXIT_OVER_BUDGET, EXIT_USAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from fractions import Fraction
+
+    from kvcalc.budgets.file import Budget
+    from kvcalc.errors import KvcalcError
+    from kvcalc.plan import Plan
+
+_GRAVEST_FIRST = (EXIT_INTERNAL, EXIT_USAGE, EXIT_NOT_EVALUATED, EXIT_OVER_BUDGET)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One limit and the figure it is held against.
+
+    over   by how much the limit is missed, in its own unit; 0 where it is met (equal to the limit passes)
+    line   where the limit stands in the file
+    """
+
+    limit: str
+    allowed: int
+    actual: int
+    line: int
+
+    @property
+    def over(self) -> int:
+        """By how much the limit is missed."""
+        return max(0, self.allowed - self.actual if self.limit in MEMORY_LIMITS else self.actual - self.allowed)
+
+    @property
+    def percent(self) -> float:
+        """`over` as a percentage of the limit, to one decimal; for people, never compared."""
+        return round(self.over * 100 / self.allowed, 1)
+
+    @property
+    def unit(self) -> str:
+        """What the figures count: "B", "tokens" or "sequences"."""
+        return "sequences" if self.limit == "min_sequences" else "tokens" if self.limit in MEMORY_LIMITS else "B"
+
+    def to_dict(self) -> dict[str, Any]:
+        """One entry of `checks` in `kvcalc.check/1`."""
+        return {
+            "limit": self.limit,
+            "allowed": self.allowed,
+            "actual": self.actual,
+            "unit": self.unit,
+            "over": self.over,
+            "over_percent": self.percent,
+            "line": self.line,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change to the budget's own keys that meets every limit."""
+
+    change: dict[str, int | str]
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """One entry of `remedies` in `kvcalc.check/1`."""
+        return {"change": dict(self.change), "text": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A budget, its plan, and what came of it.
+
+    status   "pass" · "over" (a limit exceeded) · "error" (could not be evaluated; never a pass)
+    """
+
+    budget: Budget
+    status: str
+    plan: Plan | None = None
+    checks: tuple[Check, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+    error: KvcalcError | None = None
+    growth: Fraction | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """What this budget alone asks of the exit code."""
+        if self.error is not None:
+            return self.error.exit_code
+        return EXIT_OVER_BUDGET if self.status == "over" else EXIT_OK
+
+    def to_dict(self) -> dict[str, Any]:
+        """One entry of `budgets` in `kvcalc.check/1`."""
+        model, workload, plan = self.budget.request.model, self.budget.request.workload, self.plan
+        return {
+            "name": self.budget.name,
+            "model": model if isinstance(model, str) else "inline",
+            "engine": self.budget.request.engine,
+            "kv_dtype": plan.kv_dtype if plan else workload.kv_dtype,
+            "context": plan.context if plan else workload.context,
+            "sequences": workload.sequences,
+            "status": self.status,
+            "file": self.budget.file,
+            "line": self.budget.line,
+            "bytes": plan.bytes_dict() if plan else None,
+            "checks": [check.to_dict() for check in self.checks],
+            "growth_percent": None if self.growth is None else round(float(self.growth) * 100, 3),
+            "remedies": [remedy.to_dict() for remedy in self.remedies],
+            "message": self.budget.message,
+            "error": self.error.to_dict() if self.error else None,
+            "notes": list(plan.notes) if plan else [],
+            "warnings": list(plan.warnings) if plan else [],
+        }
+
+
+def exit_code(verdicts: Iterable[Verdict]) -> int:
+    """Of all budgets together: a bug of ours, then 2, then 3, then 1; 0 if every budget is met."""
+    codes = {verdict.exit_code for verdict in verdicts}
+    return next((code for code in _GRAVEST_FIRST if code in codes), EXIT_OK)
