@@ -104,6 +104,10 @@ def make_request(
 
 def hub_model(model: str, revision: str | None, *, offline: bool) -> str:
     """MODEL with its revision; `--offline` is what the Hub's own client calls HF_HUB_OFFLINE. Raises UsageError."""
+    from kvcalc.render.spinner import spinner
+    from kvcalc.sources import waiting
+
+    waiting.around = spinner
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
     if revision is None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,11 +24,10 @@ from kvcalc.errors import (
     nearest,
 )
 from kvcalc.sources.files import LARGEST_CONFIG, read_bytes, read_json
+from kvcalc.sources.waiting import waiting
 from kvcalc.units import MIB, clean, human
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kvcalc.architecture import Architecture
 
 #: Seconds to wait for a connection or a byte.
@@ -42,9 +40,6 @@ MOST_LISTED = 6
 _REPO = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?", re.ASCII)
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,200}", re.ASCII)
 _DEFAULT_REVISION = "main"
-
-#: What surrounds a request; the command line puts its spinner here.
-waiting: Callable[[str], AbstractContextManager[Any]] = lambda _message: nullcontext()  # noqa: E731
 
 
 @dataclass(frozen=True, slots=True)
