@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import sys
 import threading
-
-import pytest
+from typing import TYPE_CHECKING
 
 from kvcalc.render import spinner
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class Terminal(io.StringIO):
