@@ -20,6 +20,7 @@ cut back: what the last ten tokens wrote cannot be taken out, so there is no pre
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -110,7 +111,8 @@ def linear(sizes: Sizes) -> Decoder:
 
 
 def hybrid(sizes: Sizes) -> Decoder:
-    """Three recurrent layers, then a full one."""
+    """Three recurrent layers, then a full one: four layers at least."""
+    sizes = replace(sizes, layers=max(sizes.layers, LINEAR_PER_FULL + 1))
 
     def mixer(weights: Weights, index: int) -> Mixer:
         full = index % (LINEAR_PER_FULL + 1) == LINEAR_PER_FULL
@@ -121,8 +123,8 @@ def hybrid(sizes: Sizes) -> Decoder:
 
 def _note(decoder: Decoder, trial: Trial) -> tuple[str, ...]:
     del trial
-    full, layers = decoder.sizes.layers // (LINEAR_PER_FULL + 1), decoder.sizes.layers
-    return (f"{full} of {layers} layers are full ones" + (", too few layers for a 3:1 pattern" if not full else ""),)
+    layers = decoder.sizes.layers
+    return (f"{layers // (LINEAR_PER_FULL + 1)} of {layers} layers are full ones",)
 
 
 def _fixed_note(decoder: Decoder, trial: Trial) -> tuple[str, ...]:

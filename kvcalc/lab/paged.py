@@ -39,7 +39,7 @@ BLOCK = 16
 ENTRY_BYTES = 4
 
 #: Lengths of the three sequences that share the pool, as parts of a single one's.
-PARTS = ((2, 3), (1, 2), (1, 3))
+PARTS = ((1, 1), (2, 3), (1, 3))
 
 
 class OutOfBlocksError(Exception):

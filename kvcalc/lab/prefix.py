@@ -134,8 +134,8 @@ class SharingCache(PagedCache):
 
 
 def _answers(sizes: Sizes) -> int:
-    """Tokens decoded by each sequence: a quarter of what one sequence alone would be given."""
-    return max(1, sizes.tokens // 4)
+    """Tokens decoded by each sequence: half of what one sequence alone would be given."""
+    return max(1, sizes.tokens // 2)
 
 
 def one_system_prompt(sizes: Sizes) -> Trial:

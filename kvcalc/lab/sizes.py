@@ -52,9 +52,9 @@ class Sizes:
     threads              PyTorch's CPU threads; 0 leaves PyTorch's own choice
     """
 
-    layers: int = 6
+    layers: int = 4
     heads: int = 4
-    dim: int = 96
+    dim: int = 64
     tokens: int = 200
     prompt: int = 16
     vocabulary: int = 256

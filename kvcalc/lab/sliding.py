@@ -16,7 +16,7 @@ What is easy to get wrong:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -123,8 +123,9 @@ def sliding(sizes: Sizes) -> Decoder:
 
 
 def hybrid(sizes: Sizes) -> Decoder:
-    """Five sliding layers, then a full one."""
+    """Five sliding layers, then a full one: six layers at least."""
     sights: tuple[Sight, ...] = (*[Window(window(sizes))] * SLIDING_PER_FULL, CAUSAL)
+    sizes = replace(sizes, layers=max(sizes.layers, len(sights)))
     return build(sizes, lambda weights, index: Attention(weights, sizes, sizes.groups, sights[index % len(sights)]))
 
 
@@ -134,11 +135,8 @@ def _sight_note(decoder: Decoder, trial: Trial) -> tuple[str, ...]:
 
 
 def _hybrid_note(decoder: Decoder, trial: Trial) -> tuple[str, ...]:
-    full, layers = decoder.sizes.layers // (SLIDING_PER_FULL + 1), decoder.sizes.layers
-    return (
-        *_sight_note(decoder, trial),
-        f"{full} of {layers} layers are full ones" + (", too few layers for a 5:1 pattern" if not full else ""),
-    )
+    layers = decoder.sizes.layers
+    return (*_sight_note(decoder, trial), f"{layers // (SLIDING_PER_FULL + 1)} of {layers} layers are full ones")
 
 
 LESSONS = {"swa": Lesson(sliding, notes=_sight_note), "swa-hybrid": Lesson(hybrid, notes=_hybrid_note)}

@@ -143,6 +143,15 @@ def test_every_format(format_: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "DIFFERENT" not in said
 
 
+def test_help_shows_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line(["lab", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    sizes = Sizes()
+    for text, value in (("Layers of the decoder", sizes.layers), ("Attention heads", sizes.heads), ("Width of the decoder", sizes.dim)):
+        assert f"{text}. [{value}]" in said
+    assert f"after the prompt. [{sizes.tokens}]" in said
+
+
 def test_the_first_line_is_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line(["lab", *FLAGS]) == 0
     said = capsys.readouterr()

@@ -69,13 +69,13 @@ WORKED = {
     # one closed group of 32 keys, 14 that wait; V by token
     "int8": 6 * (32 * (32 + 4) + 14 * 32 * 4 + 46 * 4 * (8 + 4)),
     "int4": 6 * (32 * (16 + 4) + 14 * 32 * 4 + 46 * 4 * (4 + 4)),
-    # 30, 23 and 15 tokens: 2, 2 and 1 blocks of 16
-    "paged": 5 * 16 * 6 * 4 * (8 + 8) * 4 + 5 * 4,
-    # 40 + 8 + 9 = 57 tokens in 4 blocks, of which 2 are common to 3 sequences
-    "prefix": (2 + 3 * 2) * 16 * 6 * 4 * (8 + 8) * 4 + 3 * 4 * 4,
-    # 40 + 9 = 49 tokens in 4 blocks
+    # 46, 30 and 15 tokens: 3, 2 and 1 blocks of 16
+    "paged": 6 * 16 * 6 * 4 * (8 + 8) * 4 + 6 * 4,
+    # 40 + 8 + 19 = 67 tokens in 5 blocks, of which 2 are common to 3 sequences
+    "prefix": (2 + 3 * 3) * 16 * 6 * 4 * (8 + 8) * 4 + 3 * 5 * 4,
+    # 40 + 19 = 59 tokens in 4 blocks
     "fork": (2 + 3 * 2) * 16 * 6 * 4 * (8 + 8) * 4 + 3 * 4 * 4,
-    "batch": 3 * 30 * 6 * 4 * (8 + 8) * 4,
+    "batch": 3 * 46 * 6 * 4 * (8 + 8) * 4,
     # three turns of 7 + 13
     "turns": 6 * 60 * 4 * (8 + 8) * 4,
     "turns-window": 6 * 11 * 4 * (8 + 8) * 4,

@@ -34,8 +34,8 @@ def test_groups_divide_the_heads(heads: int, groups: int) -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"heads": 5}, "5 heads do not divide a dim of 96"),
-        ({"heads": 16}, "heads of 6 .* are not a multiple of 4"),
+        ({"heads": 5}, "5 heads do not divide a dim of 64"),
+        ({"heads": 32}, "heads of 2 .* are not a multiple of 4"),
         ({"device": "tpu"}, "unknown device 'tpu'"),
         ({"layers": 0}, "--layers: 0 is out of range"),
         ({"layers": 300}, "--layers: 300 is more"),
