@@ -151,6 +151,11 @@ def _gemma4(architecture: Architecture) -> dict[str, Any]:
     return fields | _shared(architecture)
 
 
+def _gemma3n(architecture: Architecture) -> dict[str, Any]:
+    """Shared layers at the end; no sparse activations, which the class takes from numbers that the meta device does not have."""
+    return _shared(architecture) | {"activation_sparsity_pattern": [0.0] * architecture.layers.count}
+
+
 def _shared(architecture: Architecture) -> dict[str, Any]:
     layout = architecture.layers
     return {"num_kv_shared_layers": sum(any(state.kind == "shared" for state in layout.states[name]) for name in layout.order)}
@@ -200,7 +205,7 @@ _ADJUST: dict[str, Callable[[Architecture], dict[str, Any]]] = {
     "deepseek_v2": _deepseek_v2,
     "deepseek_v4": _deepseek_v4,
     "falcon": _falcon,
-    "gemma3n_text": _shared,
+    "gemma3n_text": _gemma3n,
     **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), _gemma4),
     "glm_moe_dsa": _glm_moe_dsa,
     "jamba": _jamba,
