@@ -24,8 +24,8 @@ _CONVERTED = {
     "arcee": "arcee",
     "arctic": "arctic",
     "baichuan": "baichuan",
-    "bailingmoe": "bailing_moe sarvam_moe",
-    "bailingmoe2": "bailing_moe_v2",
+    "bailingmoe": "bailing_moe",
+    "bailingmoe2": "bailing_moe_v2 sarvam_moe",
     "bailingmoe3": "bailing_hybrid bailing_moe_v3",
     "bitnet": "bitnet",
     "bloom": "bloom",
@@ -36,9 +36,10 @@ _CONVERTED = {
     "cohere2moe": "cohere2_moe",
     "command-r": "cohere",
     "dbrx": "dbrx",
-    "deci": "nemotron-nas",
+    "deci": "deci nemotron-nas",
     "deepseek": "deepseek",
     "deepseek2": "deepseek_v2 deepseek_v3 kimi_k2 glm4_moe_lite youtu",
+    "deepseek2-ocr": "deepseek_ocr2_text unlimited_ocr_text",
     "deepseek32": "deepseek_v32",
     "deepseek4": "deepseek_v4",
     "dots1": "dots1",
@@ -56,6 +57,7 @@ _CONVERTED = {
     "gemma3": "gemma3 gemma3_text",
     "gemma3n": "gemma3n gemma3n_text",
     "gemma4": "gemma4 gemma4_text gemma4_unified_text",
+    "gemma4-assistant": "gemma4_assistant gemma4_unified_assistant",
     "glm-dsa": "glm_moe_dsa",
     "glm4": "glm4 glm4v_text glm_ocr_text",
     "glm4moe": "glm4_moe glm4v_moe_text solar_open",
@@ -73,6 +75,7 @@ _CONVERTED = {
     "hrm_text": "hrm_text",
     "hunyuan-dense": "hunyuan_v1_dense",
     "hunyuan-moe": "hunyuan hunyuan_v1_moe",
+    "hunyuan_vl": "hunyuan_vl_text",
     "hy_v3": "hy_v3",
     "hy_v4": "hy_v4",
     "internlm2": "internlm2",
@@ -83,7 +86,7 @@ _CONVERTED = {
     "laguna": "laguna",
     "lfm2": "lfm2",
     "lfm2moe": "lfm2_moe",
-    "llama": "llama mistral mixtral internlm3",
+    "llama": "llama mistral mixtral internlm3 iquestcoder",
     "llama4": "llama4 llama4_text",
     "maincoder": "maincoder",
     "mamba": "mamba falcon_mamba",
@@ -95,14 +98,14 @@ _CONVERTED = {
     "minicpm3": "minicpm3",
     "minimax-01": "minimax_text_01 minimax_m1",
     "minimax-m2": "minimax_m2",
-    "minimax-m3": "minimax_m3 minimax_m3_vl_text",
+    "minimax-m3": "minimax_m3 minimax_m3_text minimax_m3_vl_text",
     "mistral3": "mistral3 ministral3",
     "mistral4": "mistral4",
     "mpt": "mpt",
     "muse-glimmer": "muse_glimmer muse_glimmer_text",
     "nanbeige": "nanbeige",
     "nemotron": "nemotron",
-    "nemotron_h": "nemotron_h",
+    "nemotron_h": "nemotron_h nemotron_h_puzzle",
     "olmo": "olmo",
     "olmo2": "olmo2 olmo3",
     "olmoe": "olmoe",
@@ -125,7 +128,7 @@ _CONVERTED = {
     "qwen35moe": "qwen3_5_moe qwen3_5_moe_text",
     "qwen3moe": "qwen3_moe",
     "qwen3next": "qwen3_next",
-    "qwen3vl": "qwen3_vl qwen3_vl_text",
+    "qwen3vl": "qwen3_vl qwen3_vl_text qwen3_asr_text",
     "qwen3vlmoe": "qwen3_vl_moe qwen3_vl_moe_text qwen3_omni_moe_text",
     "qwen4exp": "qwen4_exp qwen4_exp_text",
     "rwkv6": "rwkv6",
@@ -134,7 +137,7 @@ _CONVERTED = {
     "smallthinker": "smallthinker",
     "smollm3": "smollm3",
     "spark2_5": "spark2_5",
-    "stablelm": "stablelm",
+    "stablelm": "stablelm stablelm_epoch",
     "starcoder": "gpt_bigcode",
     "starcoder2": "starcoder2",
     "step35": "step3p5",
@@ -144,7 +147,12 @@ _CONVERTED = {
 FAMILIES: dict[str, str] = {family: name for name, families in _CONVERTED.items() for family in families.split()}
 
 #: Classes of config.json that convert differently from the model_type they share.
-_CLASSES = {"KimiK3ForConditionalGeneration": "kimi-k3"}
+_CLASSES = {
+    "KimiK3ForConditionalGeneration": "kimi-k3",
+    "DeepseekOCRForCausalLM": "deepseek2-ocr",
+    "DeepseekOCR2ForCausalLM": "deepseek2-ocr",
+    "UnlimitedOCRForCausalLM": "deepseek2-ocr",
+}
 
 #: Architectures that read `attention.sliding_window`; every other stores its window layers in full.
 WINDOWED = frozenset(
@@ -153,6 +161,19 @@ WINDOWED = frozenset(
     smallthinker mimo2 step35 spark2_5 maple granite_swa dots3note deepseek4 dflash lfm2 lfm2moe
     """.split()  # noqa: SIM905  a table of words, not 27 lines of one
 )
+#: Converters that write no pattern of window layers, so that the loader's own holds: the last of each period is full, or the first.
+PERIODS: dict[str, tuple[int, bool]] = {
+    "afmoe": (4, False),
+    "cohere2": (4, False),
+    "gemma2": (2, False),
+    "gemma3": (6, False),
+    "gemma3n": (5, False),
+    "gpt-oss": (2, False),
+    "laguna": (4, True),
+    "llama4": (4, False),
+}
+#: Those of them whose loader has window layers even where the config has none.
+ALWAYS_WINDOWED = frozenset(("cohere2", "gemma2", "gpt-oss"))
 #: Windows that the loader sets whatever the file says (llama4.cpp, smallthinker.cpp).
 FIXED_WINDOWS = {"llama4": 8192, "smallthinker": 4096}
 #: exaone4.cpp: only a model of 64 layers has windows.
@@ -216,8 +237,8 @@ POOLED_INDEX_ROWS = {"glm5-next": 3, "qwen4exp": 2}
 FEED_FORWARD_BLOCKS = frozenset(("nemotron_h", "nemotron_h_moe"))
 #: Latents that the architecture stores as expanded heads whatever the file holds.
 EXPANDED = frozenset(("minicpm3", "plm"))
-#: Converters that leave the V width at embedding / heads although nothing that wide is stored.
-UNTOLD_VALUE = frozenset(("kimi-linear", "bailingmoe3"))
+#: Converters that leave the V width at embedding / heads.
+UNTOLD_VALUE = frozenset(("kimi-linear", "bailingmoe3", "minicpm3"))
 #: Flash attention is forced off (llama-context.cpp).
 NO_FLASH = frozenset(("grok",))
 #: `--split-mode tensor` is refused (llama-arch.cpp `llm_arch_supports_sm_tensor`).

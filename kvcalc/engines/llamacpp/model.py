@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from kvcalc.architecture import Layout
 from kvcalc.engines.llamacpp import architectures as rules
 from kvcalc.engines.llamacpp.tensors import Reading, Tensor
 from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
@@ -14,7 +15,7 @@ from kvcalc.states import Chunked, Compressed, Full, Latent, Shared, Sliding, St
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kvcalc.architecture import Architecture, Layout
+    from kvcalc.architecture import Architecture
 
 
 @dataclass(frozen=True)
@@ -111,11 +112,18 @@ class Model:
         told = self.architecture.traits.get("gguf_value_length")
         if isinstance(told, int):
             return told
+        if self.untold_value:
+            return self.untold_value
         if self.is_expanded:
             return state.value_head_dim or 0
-        if self.name in rules.UNTOLD_VALUE and self.architecture.hidden_dim and state.query_heads and not self.is_own_file:
-            return self.architecture.hidden_dim // state.query_heads
         return state.latent_dim + (state.rope_dim if self.name == "deepseek4" else 0)
+
+    @cached_property
+    def untold_value(self) -> int:
+        """Width of a V head where the converter leaves it at embedding / heads, else 0."""
+        hidden = self.architecture.hidden_dim
+        heads = next((state.query_heads for state in self.architecture.states if isinstance(state, Latent)), None)
+        return hidden // heads if self.name in rules.UNTOLD_VALUE and not self.is_own_file and hidden and heads else 0
 
     @cached_property
     def widest_value(self) -> int:
@@ -133,7 +141,7 @@ class Model:
     @property
     def reading(self) -> Reading:
         """How this architecture reads states."""
-        return Reading(self.name, self.windowed, self.is_expanded, converted=not self.is_own_file)
+        return Reading(self.name, self.windowed, self.is_expanded, converted=not self.is_own_file, value=self.untold_value)
 
     def layers(self, *, drafting: bool = False) -> list[tuple[int, tuple[Tensor, ...]]]:
         """Number and tensors of every layer of the model's cache, or of its draft context. Raises EngineRejectsError without draft layers."""
@@ -153,13 +161,40 @@ def build_model(architecture: Architecture) -> Model:
     """The model behind an architecture. Raises UnsupportedArchitectureError where llama.cpp has none for it."""
     name = rules.architecture_name(architecture)
     windowed = name in rules.WINDOWED and not (name == "exaone4" and architecture.layers.count != rules.EXAONE4_WINDOWED_LAYERS)
-    model = Model(architecture, name, windowed)
-    owners = sum(not isinstance(state, Shared) for layer in architecture.layers.order for state in architecture.layers.states[layer][:1])
-    if name == "gemma3n" and owners != min(rules.GEMMA3N_OWNERS, architecture.layers.count):
+    if "gguf_architecture" not in architecture.traits:
+        _check_owners(name, architecture.layers)
+        architecture = _as_loaded(name, architecture)
+    return Model(architecture, name, windowed)
+
+
+def _check_owners(name: str, layout: Layout) -> None:
+    owners = sum(not any(isinstance(state, Shared) for state in layout.states[layer]) for layer in layout.order)
+    if name == "gemma3n" and owners != min(rules.GEMMA3N_OWNERS, layout.count):
         raise UnsupportedArchitectureError(
             f"llama.cpp keeps the caches of exactly {rules.GEMMA3N_OWNERS} gemma3n layers, and this model has {owners} that own one"
         )
-    return model
+
+
+def _as_loaded(name: str, architecture: Architecture) -> Architecture:
+    """The model with its window layers where the loader finds them, if the converter does not write where they are."""
+    layout = architecture.layers
+    slides = {layer: any(_window(state) for state in states) for layer, states in layout.states.items()}
+    owners = [layer for layer in layout.order if not any(isinstance(state, Shared) for state in layout.states[layer])]
+    sliding, full = (next((layer for layer in owners if slides[layer] is wanted), None) for wanted in (True, False))
+    if sliding is None and name in rules.ALWAYS_WINDOWED:
+        raise UnsupportedArchitectureError(f"llama.cpp always gives {name} models window layers, and this one says no window")
+    if name not in rules.PERIODS or sliding is None or full is None:
+        return architecture
+    period, dense_first = rules.PERIODS[name]
+    loaded = [sliding if (i % period != 0 if dense_first else i % period < period - 1) else full for i in range(len(owners))]
+    if [slides[layer] for layer in loaded] == [slides[layer] for layer in owners]:
+        return architecture
+    order = (*loaded, *layout.order[len(owners) :])
+    states = {layer: layout.states[layer] for layer in dict.fromkeys(order)}
+    moved = f"llama.cpp makes one layer in {period} of {name} full, whatever the config says"
+    return architecture.model_copy(
+        update={"layers": Layout(pattern=order, count=len(order), states=states), "assumptions": (*architecture.assumptions, moved)}
+    )
 
 
 def _window(state: State) -> int:

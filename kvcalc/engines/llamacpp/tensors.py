@@ -54,7 +54,7 @@ class Reading:
 
     name          llama.cpp architecture                expanded   latents are stored as heads
     windowed      window layers are told apart          draft      the states are a draft context's
-    converted     the states come from a config.json
+    converted     the states come from a config.json    value      width of a V head that the converter leaves untold
     """
 
     name: str
@@ -62,6 +62,7 @@ class Reading:
     expanded: bool = False
     draft: bool = False
     converted: bool = False
+    value: int = 0
 
     def tensors(self, states: Iterable[State]) -> tuple[Tensor, ...]:
         """The tensors of one layer. Raises UnsupportedArchitectureError for a state that llama.cpp has none for."""
@@ -103,9 +104,10 @@ def _latent(state: Any, reading: Reading, _layer: tuple[State, ...]) -> tuple[Te
                 f"llama.cpp stores the expanded heads of a {reading.name} model, and this model does not say their widths",
                 "its latent layers need query_heads, nope_dim and value_head_dim",
             )
+        value = reading.value or state.value_head_dim
         return (
             Tensor("latent", "key", state.query_heads * (state.nope_dim + state.rope_dim), "key", "full"),
-            Tensor("latent", "value", state.query_heads * state.value_head_dim, "value", "full"),
+            Tensor("latent", "value", state.query_heads * value, "value", "full"),
         )
     row = state.latent_dim + state.rope_dim
     space = reading.space(state.window)

@@ -71,6 +71,32 @@ def test_a_latent_that_llamacpp_expands() -> None:
     assert plan({"hf_config": config}, context=4096).total == 62 * 40 * (96 + 64) * 2 * 4096
 
 
+def gemma(pattern: list[str], family: str = "gemma3_text") -> dict[str, Any]:
+    heads = {"kv_heads": 1, "head_dim": 128}
+    states = {"local": {"kind": "sliding", "window": 512, **heads}, "global": {"kind": "full", **heads}}
+    layers = {"pattern": pattern, "count": len(pattern), "states": {name: states[name] for name in dict.fromkeys(pattern)}}
+    return {"architecture": {"id": "small", "family": family, "max_context": 8192, "layers": layers}}
+
+
+def test_a_pattern_that_no_converter_writes_is_the_loaders_own() -> None:
+    # one full layer in six: with 12 layers two, wherever the model has its own
+    own = ["global", "local", "local"] * 4
+    found = plan(gemma(own), context=8192)
+    assert found.total == 2 * 128 * 2 * (2 * 8192 + 10 * 1024)
+    assert any("one layer in 6 of gemma3 full" in note for note in found.notes)
+    usual = plan(gemma(["local"] * 5 + ["global"] + ["local"] * 5 + ["global"]), context=8192)
+    assert usual.total == found.total
+    assert not any("one layer in" in note for note in usual.notes)
+    # olmo2's converter writes the pattern
+    assert plan(gemma(own, "olmo3"), context=8192).total == 2 * 128 * 2 * (4 * 8192 + 8 * 1024)
+
+
+def test_architectures_that_always_have_windows() -> None:
+    with pytest.raises(UnsupportedArchitectureError, match="always gives gpt-oss models window layers"):
+        plan(gemma(["global"] * 4, "gpt_oss"), context=8192)
+    assert plan(gemma(["global"] * 4), context=8192).total == 4 * 2 * 128 * 2 * 8192
+
+
 def test_converters_drop_most_draft_layers() -> None:
     with pytest.raises(EngineRejectsError, match="no draft layers"):
         plan("deepseek-v3", context=4096, mtp_context=True)
