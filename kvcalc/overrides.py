@@ -62,7 +62,8 @@ def _with_fields(layout: Layout, fields: Mapping[str, str]) -> Layout:
     states = {name: tuple(_state(name, state, fields, unused) for state in entry) for name, entry in layout.states.items()}
     if unused:
         raise _unknown(layout, next(iter(unused)))
-    return layout.model_copy(update={"states": states})
+    # Not a copy: the counts that a layout remembers are those of its own states.
+    return Layout(pattern=layout.pattern, count=layout.count, states=states)
 
 
 def _state(name: str, state: State, fields: Mapping[str, str], unused: dict[str, str]) -> State:

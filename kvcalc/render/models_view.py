@@ -37,10 +37,7 @@ _PROBLEMS = (
 def list_view(document: Mapping[str, Any]) -> View:
     """What `kvcalc models list` shows."""
     models = document["models"]
-    rows = tuple(
-        tuple(", ".join(row["techniques"]) if column.key == "techniques" else row[column.key] or None for column in _MODELS)
-        for row in models
-    )
+    rows = tuple(tuple(_cell(row, column.key) for column in _MODELS) for row in models)
     return View(
         headline=f"{len(models):,} model{'s' if len(models) != 1 else ''}",
         blocks=(Table(_MODELS, rows),),
