@@ -229,7 +229,7 @@ class DeepSeekV4:
     def tensors(self, sizes: Sizes) -> dict[str, Tensor]:
         """The tensors of one layer, by name; `stage_layers` says how many layers of a stage have each."""
         sliding, slots = sizes.sliding or 0, sizes.requests
-        found = {"window": _paged("window", "latent", WIDTH, self.layout, V4_PAGE, sliding, sliding + V4_PAGE)}
+        found = {"window": _paged("latent", "window", WIDTH, self.layout, V4_PAGE, sliding, sliding + V4_PAGE)}
         for ratio in RATIOS:
             rows, size = V4_PAGE // ratio, sizes.tokens // ratio
             found[f"rows/{ratio}"] = _paged("compressed", "latent", WIDTH, self.row_layout(ratio), rows, size, size + V4_PAGE)

@@ -315,7 +315,7 @@ def _checked_context(architecture: Architecture, context: int) -> int:
     """`context`, if the model reaches so far. Raises EngineRejectsError."""
     most = longest(architecture)
     if context > most:
-        raise EngineRejectsError(
-            f"SGLang refuses a context of {context:,} tokens: the model's own maximum is {most:,}", f"at most --ctx {most}"
-        )
+        known = architecture.max_context is not None
+        why = f"the model's own maximum is {most:,}" if known else f"the config names no maximum, and SGLang takes {most:,}"
+        raise EngineRejectsError(f"SGLang refuses a context of {context:,} tokens: {why}", f"at most --ctx {most}")
     return context

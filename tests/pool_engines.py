@@ -1,0 +1,52 @@
+"""Short cuts for the tests of the SGLang and TensorRT-LLM engines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.engines.sglang import Sglang
+from kvcalc.engines.tensorrt_llm import TensorRtLlm
+from kvcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from kvcalc.architecture import Architecture
+    from kvcalc.engines.base import Engine
+    from kvcalc.plan import Capacity, Plan
+
+SGLANG, TENSORRT = Sglang(), TensorRtLlm()
+GIB = 1024**3
+
+
+class Asked:
+    """One engine's answers, with its settings as keywords: `Asked(SGLANG).plan(model, context=…, page_size=16)`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.own = {setting.name for setting in engine.settings}
+
+    def plan(self, architecture: Architecture, context: int = 4096, **question: Any) -> Plan:
+        """The plan; its lines always add up."""
+        found = self.engine.plan(architecture, self.workload(context, question))
+        assert sum(line.bytes for line in found.lines) == found.total
+        assert found.per_device <= found.total
+        return found
+
+    def capacity(self, architecture: Architecture, memory: int, context: int = 4096, **question: Any) -> Capacity:
+        """What the engine makes of `memory` bytes a device."""
+        found = self.engine.capacity(architecture, self.workload(context, question), memory)
+        assert found is not None
+        return found
+
+    def workload(self, context: int, question: dict[str, Any]) -> Workload:
+        """The workload, the engine's own settings apart."""
+        args = {name: value for name, value in question.items() if name in self.own}
+        rest = {name: value for name, value in question.items() if name not in self.own}
+        return Workload(context=context, engine_args=args, **rest)
+
+
+def sizes(plan: Plan) -> dict[tuple[str, str], int]:
+    """Bytes by state and buffer, all layers and devices together."""
+    found: dict[tuple[str, str], int] = {}
+    for line in plan.lines:
+        found[line.state, line.buffer] = found.get((line.state, line.buffer), 0) + line.bytes
+    return found
