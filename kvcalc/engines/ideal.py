@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from typing import TYPE_CHECKING, ClassVar
 
 from kvcalc.architecture import count_states
@@ -24,6 +25,7 @@ from kvcalc.states.base import CACHE, MODEL, Buffer
 
 if TYPE_CHECKING:
     from kvcalc.architecture import Architecture, Layout
+    from kvcalc.states import State
     from kvcalc.workload import Workload
 
 
@@ -106,20 +108,21 @@ class Ideal(Engine):
             raise EngineRejectsError(f"decode context parallel size {dcp} does not divide the tensor parallel size {tp}")
 
         lines: list[Line] = []
-        rank_bytes: dict[object, int] = {}
-        per_sequence = fixed = growth = 0
-        per_token = Fraction(0)
+        rank_bytes: dict[State, int] = {}
+        per_sequence = fixed = growth = per_token = 0
+        per_entry: dict[int, int] = {}
         for state, layers in architecture.states.items():
+            rank_bytes[state] = 0
             for buffer in state.buffers():
                 whole, format_name = row_bytes(buffer, formats, model_dtype, buffer.vectors, buffer.width, buffer.rope)
                 part = split_buffer(buffer, tp, state.kind)
-                row, _ = row_bytes(buffer, formats, model_dtype, part.vectors, part.width, part.rope)
+                row = whole if tp == 1 else row_bytes(buffer, formats, model_dtype, part.vectors, part.width, part.rope)[0]
                 spread = self._token_spread(buffer, part, dcp, state.kind)
                 slots = buffer.extent.slots(context)
                 alone = -(-slots // spread)
                 rows = self._rows(buffer, context, workload)
                 held = -(-rows // spread) if workload.shared_prefix else alone * workload.sequences
-                rank_bytes[state, buffer.name] = row * held
+                rank_bytes[state] += row * held
                 copies = "" if tp == 1 else f" x {tp} ranks"
                 lines.append(
                     Line(
@@ -138,7 +141,10 @@ class Ideal(Engine):
                 if buffer.extent.is_fixed:
                     fixed += layers * alone * row * tp
                 else:
-                    per_token += Fraction(layers * whole, buffer.extent.size if buffer.extent.kind == "ratio" else 1)
+                    if buffer.extent.kind == "ratio":
+                        per_entry[buffer.extent.size] = per_entry.get(buffer.extent.size, 0) + layers * whole
+                    else:
+                        per_token += layers * whole
                     growth += layers * row * tp * (-(-buffer.extent.slots(context + 1) // spread) - alone)
         return Plan(
             engine=self.name,
@@ -149,7 +155,7 @@ class Ideal(Engine):
             lines=tuple(lines),
             per_device=self._fullest(architecture, workload.pipeline_parallel, rank_bytes),
             per_sequence=per_sequence,
-            per_token=-(-per_token.numerator // per_token.denominator),
+            per_token=per_token + ceil(sum(Fraction(size, ratio) for ratio, size in per_entry.items())),
             growth_per_token=growth,
             fixed=fixed,
             notes=tuple(notes),
@@ -190,10 +196,11 @@ class Ideal(Engine):
         return text if spread == 1 else f"({text} / {spread})"
 
     @staticmethod
-    def _fullest(architecture: Architecture, stages: int, rank_bytes: dict[object, int]) -> int:
+    def _fullest(architecture: Architecture, stages: int, rank_bytes: dict[State, int]) -> int:
         """Bytes on the fullest rank: the pipeline stage whose layers weigh most."""
-        best = 0
-        for order in stages_of(architecture.layers, stages):
-            counts = count_states(architecture.layers, order)
-            best = max(best, sum(n * rank_bytes[state, buffer.name] for state, n in counts.items() for buffer in state.buffers()))
-        return best
+        layouts = (
+            [architecture.states]
+            if stages == 1
+            else [count_states(architecture.layers, order) for order in stages_of(architecture.layers, stages)]
+        )
+        return max(sum(layers * rank_bytes[state] for state, layers in counts.items()) for counts in layouts)
