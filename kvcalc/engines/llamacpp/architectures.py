@@ -146,6 +146,16 @@ _CONVERTED = {
 }
 FAMILIES: dict[str, str] = {family: name for name, families in _CONVERTED.items() for family in families.split()}
 
+#: Architectures that only a GGUF file names: encoders, draft models, and what kvcalc reads no config.json of.
+FILES_ONLY = frozenset(
+    """
+    arwkv7 bert clef cogvlm dflash dream eagle3 eurobert gemma-embedding jina-bert-v2 jina-bert-v3 kimi-k3 llada llada-moe llama-embed
+    modern-bert nemotron_h_moe neo-bert nomic-bert nomic-bert-moe pockettts qwen3tts refact rnd1 rwkv6qwen2 t5 t5encoder
+    wavtokenizer-dec
+    """.split()  # noqa: SIM905  a table of words, not 28 lines of one
+)
+KNOWN = frozenset(FAMILIES.values()) | FILES_ONLY
+
 #: Classes of config.json that convert differently from the model_type they share.
 _CLASSES = {
     "KimiK3ForConditionalGeneration": "kimi-k3",
@@ -257,7 +267,9 @@ MIRRORED_STATE = frozenset(("deepseek4", "hrm_text", "lfm2", "lfm2moe"))
 def architecture_name(architecture: Architecture) -> str:
     """The llama.cpp architecture of a model. Raises UnsupportedArchitectureError where it converts to none."""
     own = architecture.traits.get("gguf_architecture")
-    if isinstance(own, str):
+    if own is not None:
+        if not isinstance(own, str) or own not in KNOWN:
+            raise UnsupportedArchitectureError(f"llama.cpp has no architecture '{clean(own, 60)}'", nearest(str(own), KNOWN))
         return own
     if architecture.class_name in _CLASSES:
         return _CLASSES[architecture.class_name]

@@ -184,7 +184,7 @@ class LlamaCpp(Engine):
                 + (", the library's default" if request.args["swa_full"] is None else "")
             )
         if model.is_expanded:
-            notes.append("this file stores the expanded heads of its latents, not the latents")
+            notes.append(f"llama.cpp stores the expanded heads of this {model.name} model's latents, not the latents")
         if request.is_draft:
             notes.append("this is the draft context alone; the model's own context is planned without mtp_context")
         if request.args["n_rs_seq"] and not request.rollback:

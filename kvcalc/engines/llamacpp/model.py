@@ -103,7 +103,7 @@ class Model:
                 keys.add((state.nope_dim or 0) + state.rope_dim if self.is_expanded else state.latent_dim + state.rope_dim)
                 values.add(self._latent_value(state))
         told = self.architecture.traits.get("gguf_head_dims")
-        if isinstance(told, list | tuple) and len(told) == 2:
+        if isinstance(told, list | tuple) and len(told) == 2 and all(isinstance(width, int) for width in told):
             keys.add(told[0])
             values.add(told[1])
         return keys, values

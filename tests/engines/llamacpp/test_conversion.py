@@ -8,6 +8,7 @@ import pytest
 
 from kvcalc.architecture import Layout
 from kvcalc.engines import get_engine
+from kvcalc.engines.llamacpp import architectures as rules
 from kvcalc.engines.llamacpp.architectures import FAMILIES, KEEPS_DRAFTS, ROLLBACK, WINDOWED, WRITES_DRAFTS
 from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.sources import load
@@ -119,7 +120,24 @@ def test_gemma_3n_must_own_twenty_layers() -> None:
 
 
 def test_the_tables_speak_of_architectures_that_exist() -> None:
-    assert set(FAMILIES.values()) <= KNOWN
+    assert rules.KNOWN == KNOWN
     assert WINDOWED | ROLLBACK | KEEPS_DRAFTS | WRITES_DRAFTS <= KNOWN
     for name, family in MODEL_TYPES.items():
         assert FAMILIES[family] in {name, "nemotron_h", "deepseek2", "kimi-linear"} or name == "qwen2vl"
+
+
+def test_traits_are_not_trusted() -> None:
+    model = gemma(["local"] * 4)
+    model["architecture"]["traits"] = {"gguf_architecture": "gemma33"}
+    with pytest.raises(UnsupportedArchitectureError, match="no architecture 'gemma33'"):
+        plan(model, context=4096)
+    model["architecture"]["traits"] = {"gguf_architecture": ["x"], "gguf_head_dims": ["a", None]}
+    with pytest.raises(UnsupportedArchitectureError):
+        plan(model, context=4096)
+    model["architecture"]["traits"] = {
+        "gguf_architecture": "gemma3",
+        "gguf_head_dims": ["a", None],
+        "gguf_value_width": "wide",
+        "gguf_value_length": {},
+    }
+    assert plan(model, context=4096, **Q8).total
