@@ -25,7 +25,7 @@ Examples:
 
 @app.command(epilog=_EXAMPLES)
 def lab(
-    techniques: Annotated[list[str] | None, typer.Argument(metavar="[TECHNIQUE]...", help="None: kv, the cache itself.")] = None,
+    techniques: Annotated[list[str] | None, typer.Argument(metavar="TECHNIQUE", help="None: kv, the cache itself.")] = None,
     *,
     everything: Annotated[bool, typer.Option("--all", help="Every technique.")] = False,
     device: Annotated[str, typer.Option("--device", metavar="DEVICE", help="cpu, cuda or mps.")] = "cpu",

@@ -2,9 +2,8 @@
 
     parameters = vocabulary x dim + layers x (4 x dim² + 3 x dim x hidden)        hidden = 8/3 of dim; embedding and head are one
 
-`gpt2-124m`: 50,257 x 768 + 12 x (4 x 768² + 3 x 768 x 2,048) = 123,532,032, the size of the smallest GPT-2 (arXiv's usual
-"124M"), on which the well-known comparison with and without a cache is made. Weights are random: no byte and no time depends
-on what they say.
+`gpt2-124m`: 50,257 x 768 + 12 x (4 x 768² + 3 x 768 x 2,048) = 123,532,032, as large as the smallest GPT-2, on which the well-known
+comparison with and without a cache is made. Weights are random: no byte and no time depends on what they say.
 """
 
 from __future__ import annotations
