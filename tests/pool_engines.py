@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from kvcalc.cli.app import main
 from kvcalc.engines.sglang import Sglang
 from kvcalc.engines.tensorrt_llm import TensorRtLlm
 from kvcalc.workload import Workload
@@ -50,3 +56,37 @@ def sizes(plan: Plan) -> dict[tuple[str, str], int]:
     for line in plan.lines:
         found[line.state, line.buffer] = found.get((line.state, line.buffer), 0) + line.bytes
     return found
+
+
+PAGES = Path(__file__).parents[1] / "docs" / "engines"
+
+
+def page(name: str) -> str:
+    """A page of the documentation."""
+    return (PAGES / f"{name}.md").read_text(encoding="utf-8")
+
+
+def examples(name: str) -> list[tuple[str, str]]:
+    """The page's commands, each with the first line that it says they print."""
+    return re.findall(r"^\$ kvcalc (.*)\n(.*)$", page(name), re.MULTILINE)
+
+
+def worked(name: str) -> list[tuple[list[int], int]]:
+    """The page's tables of arithmetic: factors, and what it says they make."""
+    rows = re.findall(r"^\| [^|]+ \| ([0-9x ]+) \| ([0-9,]+) \|$", page(name), re.MULTILINE)
+    return [([int(factor) for factor in factors.split(" x ")], int(product.replace(",", ""))) for factors, product in rows]
+
+
+def described(name: str) -> set[str]:
+    """The settings that the page's table lists."""
+    table = page(name).partition("## Settings")[2].partition("\n## ")[0]
+    return {word for cell in re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE) for word in re.findall(r"`(\w+)`", cell)}
+
+
+def first_line(command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """What a command prints first."""
+    monkeypatch.setattr("sys.argv", ["kvcalc", *shlex.split(command)])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code in (0, None)
+    return capsys.readouterr().out.splitlines()[0]
