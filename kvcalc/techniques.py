@@ -340,6 +340,12 @@ def _sharable(architecture: Architecture) -> list[int]:
     return [index for index, entry in enumerate(order) if has_attention(entry) or any(state.kind == "shared" for state in entry)]
 
 
+def _read_by(layers: list[tuple[State, ...]], place: int) -> int:
+    """The layer whose cache the layer at `place` reads: its producer's, else its own."""
+    producer = next((getattr(state, "shares_with", None) for state in layers[place] if state.kind == "shared"), None)
+    return place if producer is None or producer >= len(layers) else producer
+
+
 def share_layers(architecture: Architecture, producer_layers: int) -> Architecture:
     """Only the first `producer_layers` attention layers keep a cache. Raises UsageError if that cannot be."""
     layers = [architecture.layers.states[name] for name in architecture.layers.order]
@@ -348,19 +354,20 @@ def share_layers(architecture: Architecture, producer_layers: int) -> Architectu
     if producer_layers > keeping:
         raise UsageError(f"producer_layers: {producer_layers} is more than the {keeping} attention layers that keep a cache")
     newest: dict[tuple[str, ...], int] = {}
-    for number, place in enumerate(places):
-        entry = layers[place]
-        kinds = tuple(state.kind for state in entry)
-        if number < producer_layers:
-            newest[kinds] = place
-        elif has_attention(entry):
-            if kinds not in newest:
-                raise UsageError(
-                    f"producer_layers: none of the first {producer_layers} attention layers is like layer {place} ({', '.join(kinds)})",
-                    "a layer shares with an earlier one of its own kind: keep more producers",
-                )
-            others = tuple(state for state in entry if state.kind not in ATTENTION | {"index"})
-            layers[place] = (build("shared", {"shares_with": newest[kinds]}), *others)
+    kinds = {place: tuple(state.kind for state in layers[_read_by(layers, place)]) for place in places}
+    kept = 0
+    for place in places:
+        if has_attention(layers[place]) and kept < producer_layers:
+            newest[kinds[place]] = place
+            kept += 1
+            continue
+        if kinds[place] not in newest:
+            raise UsageError(
+                f"producer_layers: none of the first {producer_layers} attention layers is like layer {place} ({', '.join(kinds[place])})",
+                "a layer shares with an earlier one of its own kind: keep more producers",
+            )
+        others = tuple(state for state in layers[place] if state.kind not in ATTENTION | {"index", "shared"})
+        layers[place] = (build("shared", {"shares_with": newest[kinds[place]]}), *others)
     return with_layers(architecture, layers)
 
 

@@ -63,7 +63,11 @@ def show(
         "architecture": architecture.model_dump(mode="json", exclude_none=True),
         "techniques": list(architecture.techniques),
         "states": [
-            {"kind": state.kind, "layers": layers, "fields": state.model_dump(exclude={"kind"}, exclude_none=True)}
+            {
+                "kind": state.kind,
+                "layers": layers,
+                "fields": {key: value for key, value in state if key != "kind" and value not in (None, False)},
+            }
             for state, layers in architecture.states.items()
         ],
         "notes": list(architecture.assumptions),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.render.view import Column, Facts, Table, Text, View
@@ -60,7 +61,7 @@ def show_view(document: Mapping[str, Any]) -> View:
         for state in document["states"]
     )
     order = about["layers"]["pattern"]
-    pattern = Text((f"  {' '.join(order)}  x {about['layers']['count']} layers",), "Layers, in order") if len(set(order)) > 1 else None
+    pattern = Text((f"  {_runs(order)}",), f"Pattern of the {about['layers']['count']} layers, repeated") if len(set(order)) > 1 else None
     table = Table(_STATES, rows)
     return View(
         headline=f"{clean(model['id'])}: {about.get('name') or model['model_type']}, {about['layers']['count']} layers, "
@@ -69,6 +70,12 @@ def show_view(document: Mapping[str, Any]) -> View:
         notes=tuple(document["notes"]),
         data=table,
     )
+
+
+def _runs(order: list[str]) -> str:
+    """`sliding*5, full`, as a YAML's pattern."""
+    runs = [(name, len(list(group))) for name, group in groupby(order)]
+    return ", ".join(name if count == 1 else f"{name}*{count}" for name, count in runs)
 
 
 def _facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
