@@ -55,13 +55,13 @@ _OFFLINE = frozenset(("1", "on", "yes", "true"))
 def load_url(url: str) -> Architecture:
     """The architecture of a GGUF file at an https address. Raises UsageError, InvalidConfigError, UnsupportedArchitectureError, Hub errors."""
     from kvcalc.architecture import Source
-    from kvcalc.sources import hub
     from kvcalc.sources.gguf_architecture import read_metadata
+    from kvcalc.sources.waiting import waiting
 
     address = _address(url)
     folder, _, name = address.path.rpartition("/")
     address = address._replace(path=f"{folder}/{first_part(name)}", fragment="")
-    with hub.waiting(f"reading {_shown(address)}"), opened(address) as remote:
+    with waiting(f"reading {_shown(address)}"), opened(address) as remote:
         header = read_header(remote.stream)
     source = Source(file=_shown(address), where="web", revision=remote.commit)
     return read_metadata(header.metadata, model_id=stem_of(clean(name, 120)), source=source)
