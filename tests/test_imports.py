@@ -1,0 +1,96 @@
+"""Imports run one way, and what is heavy is imported only where it is used."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kvcalc
+
+ROOT = Path(kvcalc.__file__).parent
+#: Rooms from the ground up: a module may import from its own room and from those before it. What is not named is a question.
+GROUND = (("errors", "units"), ("formats",), ("states",), ("architecture", "workload"), ("plan",), ("hardware",), ("engines", "sources"))
+ABOVE = (("render",), ("cli",), ("__main__",))
+QUESTIONS = len(GROUND)
+ORDER = {name: level for level, names in enumerate((*GROUND, (), *ABOVE)) for name in names}
+#: Third-party package → the rooms, or the single modules, that may import it.
+HOMES = {
+    "huggingface_hub": {"sources/hub.py"},
+    "rich": {"render", "cli"},
+    "typer": {"cli"},
+    "torch": {"lab", "verify"},
+    "transformers": {"lab", "verify"},
+}
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    """Dotted names that a module imports at run time, anywhere in it."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for_types = {id(child) for node in ast.walk(tree) if isinstance(node, ast.If) and _is_type_checking(node) for child in ast.walk(node)}
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+def _is_type_checking(node: ast.If) -> bool:
+    return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def room(path: Path) -> str:
+    first = path.relative_to(ROOT).parts[0]
+    return first.removesuffix(".py")
+
+
+def level(name: str) -> int:
+    return ORDER.get(name, QUESTIONS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_run_one_way(path: Path) -> None:
+    here = room(path)
+    if here == "__init__":
+        return
+    for name in imported(path):
+        package, _, rest = name.partition(".")
+        there = rest.partition(".")[0]
+        if package == "kvcalc":
+            assert level(there) <= level(here) or not (ROOT / f"{there}.py").exists() | (ROOT / there).is_dir(), f"{here} imports {name}"
+            assert not (here == "sources" and there == "engines"), f"sources know no engine: {name}"
+            assert not (here == "engines" and there == "sources"), f"engines know no source: {name}"
+        if package in HOMES:
+            assert {here, str(path.relative_to(ROOT))} & HOMES[package], f"{path.relative_to(ROOT)} imports {package}"
+
+
+def modules_after(*arguments: str) -> set[str]:
+    """Top-level packages in `sys.modules` after a command line, its output piped."""
+    code = f"import sys\nfrom kvcalc.cli.app import run\nrun({list(arguments)!r})\nprint(*sys.modules, file=sys.stderr)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in found.stderr.splitlines()[-1].split()}
+
+
+def test_an_estimate_in_a_pipe_loads_neither_hub_nor_http_nor_rich() -> None:
+    loaded = modules_after("estimate", "llama-2-7b", "--ctx", "128k")
+    assert not {"huggingface_hub", "httpx", "requests", "rich", "torch", "transformers", "numpy"} & loaded
+    assert {"kvcalc", "typer", "pydantic"} <= loaded
+
+
+@pytest.mark.parametrize("arguments", [("compare",), ("models", "list"), ("explain", "mla"), ("--help",), ("estimate", "--help")])
+def test_other_commands_in_a_pipe_stay_as_light(arguments: tuple[str, ...]) -> None:
+    assert not {"huggingface_hub", "httpx", "rich", "torch", "transformers"} & modules_after(*arguments)
+
+
+def test_one_engine_loads_no_other() -> None:
+    code = "import sys, kvcalc\nkvcalc.estimate('llama-2-7b')\nprint(*(name for name in sys.modules if name.startswith('kvcalc.engines.')))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert set(found) == {"kvcalc.engines.base", "kvcalc.engines.ideal"}
