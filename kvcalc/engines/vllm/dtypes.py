@@ -1,6 +1,7 @@
 """The cache's type: what `--kv-cache-dtype` may say, what `auto` means, and the model type behind it (vLLM 0.33, utils/torch_utils.py).
 
 auto → the checkpoint's own word about its cache (ModelOpt: fp8 or nvfp4), else the model's type
+       compressed-tensors with a scheme for the cache: fp8, in every layer but MLA's
 a float32 checkpoint runs in bfloat16
 """
 
@@ -41,6 +42,9 @@ ROCM_ONLY = ("ultraquant_4bit", "octave_k3v4", "octave_k3v3", "octave_k3v3_compa
 FP8_ON_BLACKWELL = frozenset({"glm_moe_dsa"})
 _BLACKWELL = range(100, 110)
 
+#: Families whose layers never hear of `--kv-cache-dtype` (models/falcon.py).
+DEAF = frozenset({"falcon"})
+
 #: ModelOpt's names of cache formats (utils/torch_utils.py, MODELOPT_TO_VLLM_KV_CACHE_DTYPE_MAP).
 _MODELOPT = {"fp8": "fp8_e4m3", "nvfp4": "nvfp4"}
 
@@ -57,11 +61,18 @@ def model_dtype(architecture: Architecture) -> tuple[str, str | None]:
     return own, None
 
 
-def cache_dtype(asked: str, architecture: Architecture, own: str, capability: int) -> tuple[str, str | None]:
-    """The flag in force, and the sentence that says where it comes from. Raises UsageError, EngineRejectsError."""
+def cache_dtype(asked: str, architecture: Architecture, own: str, capability: int, *, mla: bool = False) -> tuple[str, str | None]:
+    """The flag in force, and the sentence that says where it comes from; `mla`: all attention is. Raises UsageError, EngineRejectsError."""
+    found, note = _flag(asked, architecture, own, capability, mla=mla)
+    if architecture.family in DEAF and found != AUTO:
+        return AUTO, f"vLLM keeps the cache of {architecture.family} in the model's type, whatever the flag or the checkpoint says"
+    return found, note
+
+
+def _flag(asked: str, architecture: Architecture, own: str, capability: int, *, mla: bool) -> tuple[str, str | None]:
     word = asked.strip().lower()
     if word == AUTO:
-        found = _checkpoint_word(architecture.traits)
+        found = _checkpoint_word(architecture.traits, mla=mla)
         if found is not None:
             return found, f"the checkpoint's quantization declares its cache, so auto means {found}"
         if architecture.family in FP8_ON_BLACKWELL and capability in _BLACKWELL:
@@ -86,17 +97,31 @@ def cache_dtype(asked: str, architecture: Architecture, own: str, capability: in
     return word, None
 
 
-def _checkpoint_word(traits: Mapping[str, Any]) -> str | None:
-    """What a ModelOpt checkpoint says about its cache; other words mean the model's type."""
-    if not str(traits.get("quantization", "")).startswith("modelopt"):
+def _checkpoint_word(traits: Mapping[str, Any], *, mla: bool) -> str | None:
+    """What a ModelOpt or compressed-tensors checkpoint says about its cache; other words mean the model's type."""
+    method = str(traits.get("quantization", ""))
+    scheme = traits.get("kv_cache_scheme")
+    if method == "compressed-tensors":
+        return _scheme_word(scheme) if isinstance(scheme, Mapping) and not mla else None
+    if not method.startswith("modelopt"):
         return None
-    word = traits.get("kv_cache_scheme") or traits.get("kv_cache_quant_algo")
+    word = scheme or traits.get("kv_cache_quant_algo")
     if isinstance(word, Mapping):
         bits, kind = word.get("num_bits"), word.get("type")
         if word.get("dynamic") is False and (bits, kind) == (8, "float"):
             return _MODELOPT["fp8"]
         return _MODELOPT["nvfp4"] if (bits, kind) == (4, "float") else None
     return _MODELOPT.get(word.lower()) if isinstance(word, str) else None
+
+
+def _scheme_word(scheme: Mapping[str, Any]) -> str:
+    """The only scheme that compressed_tensors.py accepts: fp8, symmetric. Raises EngineRejectsError."""
+    bits, kind = scheme.get("num_bits"), scheme.get("type")
+    if (bits, kind) != (8, "float"):
+        raise EngineRejectsError(
+            f"vLLM refuses the checkpoint's cache of {clean(str(bits), 20)}-bit {clean(str(kind), 20)}", "it reads fp8"
+        )
+    return "fp8"
 
 
 def format_of(dtype: str, own: str) -> str:

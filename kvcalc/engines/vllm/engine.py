@@ -9,7 +9,7 @@ from kvcalc.engines.base import Engine, Fitting, Setting, context_messages
 from kvcalc.engines.vllm import lines, settings
 from kvcalc.engines.vllm.dtypes import format_of
 from kvcalc.engines.vllm.model import build_pool, read_start
-from kvcalc.engines.vllm.specs import RECURRENT
+from kvcalc.engines.vllm.specs import CHUNKED, RECURRENT, WINDOW_KINDS
 from kvcalc.plan import Capacity, Plan
 
 if TYPE_CHECKING:
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from kvcalc.engines.vllm.model import Start
     from kvcalc.engines.vllm.pool import Pool
     from kvcalc.workload import Workload
+
+
+#: Kinds of layers that keep tokens in flight beside those that they can see.
+LIMITED = (*WINDOW_KINDS, CHUNKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ def make_plan(start: Start, pool: Pool, workload: Workload, context: int) -> Pla
         per_token=lines.per_token(alike),
         growth_per_token=(more - one) * pool.all_devices,
         fixed=_fixed_blocks(pool, context) * pool.all_devices,
-        notes=(*notes, *start.notes, *pool_notes(start, pool)),
+        notes=(*notes, *start.notes, *pool_notes(start, pool, context)),
         warnings=tuple(warnings),
     )
 
@@ -127,13 +131,20 @@ def in_force(start: Start, pool: Pool, context: int) -> dict[str, object]:
     }
 
 
-def pool_notes(start: Start, pool: Pool) -> list[str]:
+def pool_notes(start: Start, pool: Pool, context: int) -> list[str]:
     """What a reader has to know to follow the figures."""
     notes: list[str] = []
     if len(pool.groups) > 1:
         sizes = ", ".join(str(len(group.layers)) for group in pool.groups[:12]) + (", …" if len(pool.groups) > 12 else "")
         notes.append(
             f"{len(pool.groups)} groups of layers ({sizes}) draw from one pool; a block id costs {pool.block_bytes:,} B on the fullest GPU"
+        )
+    if any(spec.kind in LIMITED for group in pool.groups for spec in group.kinds):
+        batches, step = start.scheduler.batches, start.scheduler.step_tokens(context)
+        notes.append(f"window layers keep room for {batches * step:,} tokens in flight: {batches} x max_num_batched_tokens of {step:,}")
+    if pool.groups:
+        notes.append(
+            f"the pool holds back one block of {pool.block_bytes:,} B a GPU (the null block), which fit counts and these bytes do not"
         )
     asked = start.args["block_size"]
     if asked is not None and pool.block_size != asked:

@@ -129,8 +129,10 @@ def read_start(architecture: Architecture, workload: Workload, args: dict[str, A
     _check_parallel(architecture, workload)
     card = settings.read_card(workload.gpu)
     own, dtype_note = dtypes.model_dtype(architecture)
-    cache, cache_note = dtypes.cache_dtype(workload.kv_dtype, architecture, own, card.capability)
     states = kept_states(architecture)
+    attention = [state for state in states if _is_attention(state)]
+    mla = bool(attention) and all(is_mla(state, architecture.family) for state in attention)
+    cache, cache_note = dtypes.cache_dtype(workload.kv_dtype, architecture, own, card.capability, mla=mla)
     encoder_decoder = any(state.kind == "cross" for state in states)
     notes: list[str] = []
     drafts = speculation.draft_layers(architecture, args["speculative_method"], notes)

@@ -70,6 +70,32 @@ TAKEN_OVER = frozenset(
     }
 )
 
+#: Families without a class in vLLM whose transformers class its Transformers backend cannot drive either.
+NOT_SERVED = frozenset(
+    [
+        "big_bird",
+        "cpmant",
+        "diffllama",
+        "evolla",
+        "fsmt",
+        "git",
+        "gpt_neo",
+        "gpt_neox_japanese",
+        "idefics",
+        "led",
+        "megatron-bert",
+        "mvp",
+        "openai-gpt",
+        "prophetnet",
+        "rembert",
+        "roformer",
+        "trocr",
+        "xglm",
+        "xlm",
+        "xlnet",
+    ]
+)
+
 #: Models that left for a plugin of their own.
 PLUGINS = frozenset({"BartModel", "BartForConditionalGeneration", "Florence2ForConditionalGeneration", "MBartForConditionalGeneration"})
 PLUGIN_FAMILIES = frozenset({"bart", "mbart", "florence2"})
@@ -159,6 +185,8 @@ def check_support(architecture: Architecture) -> str | None:
         raise UnsupportedArchitectureError(f"{shown} is unsupported by vLLM 0.33: {last} was the last release that had it")
     if name in PLUGINS or family in PLUGIN_FAMILIES:
         raise UnsupportedArchitectureError(f"{shown} is unsupported by vLLM 0.33 itself: it is served by a plugin")
+    if family in NOT_SERVED:
+        raise UnsupportedArchitectureError(f"{shown} is unsupported by vLLM 0.33, which has no class for it that its backends can drive")
     own = OWN_CACHES.get(name) or OWN_CACHES.get(family)
     if own is not None:
         raise UnsupportedArchitectureError(

@@ -76,6 +76,8 @@ def test_the_type_a_model_runs_in(dtype: str | None, own: str, said: str) -> Non
         ("auto", {"quantization": "modelopt_fp4", "kv_cache_scheme": {"num_bits": 4, "type": "float"}}, "nvfp4"),
         ("auto", {"quantization": "modelopt", "kv_cache_scheme": {"num_bits": 8, "type": "int"}}, "auto"),
         ("auto", {"quantization": "fp8", "kv_cache_quant_algo": "FP8"}, "auto"),
+        ("auto", {"quantization": "compressed-tensors", "kv_cache_scheme": {"num_bits": 8, "type": "float"}}, "fp8"),
+        ("bf16", {"quantization": "compressed-tensors", "kv_cache_scheme": {"num_bits": 8, "type": "float"}}, "auto"),
         ("bf16", {}, "auto"),
         ("BFloat16", {}, "auto"),
         ("fp8", {"quantization": "modelopt", "kv_cache_quant_algo": "NVFP4"}, "fp8"),
@@ -83,6 +85,23 @@ def test_the_type_a_model_runs_in(dtype: str | None, own: str, said: str) -> Non
 )
 def test_the_cache_type_in_force(asked: str, traits: dict[str, object], word: str) -> None:
     assert cache_dtype(asked, llama(traits=traits), "bf16", 90)[0] == word
+
+
+def test_a_scheme_that_vllm_cannot_read() -> None:
+    traits = {"quantization": "compressed-tensors", "kv_cache_scheme": {"num_bits": 4, "type": "int"}}
+    with pytest.raises(EngineRejectsError, match="4-bit int"):
+        plan(llama(traits=traits), context=64)
+
+
+def test_a_scheme_does_not_reach_latents() -> None:
+    traits = {"quantization": "compressed-tensors", "kv_cache_scheme": {"num_bits": 8, "type": "float"}}
+    assert plan(deepseek_v3(traits=traits), context=64).kv_dtype == "bf16"
+
+
+def test_falcon_never_hears_of_the_flag() -> None:
+    found = plan(uniform(32, Full(kv_heads=1, query_heads=71, head_dim=64), family="falcon"), context=2048, kv_dtype="fp8")
+    assert found.per_device == 32 * 2048 * 2 * 64 * 2
+    assert any("whatever the flag" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(
@@ -179,6 +198,7 @@ def test_eagle_has_a_layer_of_its_own_and_says_so() -> None:
         ("llama", "Plamo2ForCausalLM"),
         ("bart", "BartForConditionalGeneration"),
         ("rwkv7", ""),
+        ("gpt_neo", "GPTNeoForCausalLM"),
     ],
 )
 def test_models_that_vllm_no_longer_has(family: str, class_name: str) -> None:
