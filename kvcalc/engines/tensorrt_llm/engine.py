@@ -276,19 +276,28 @@ def _divided_by_need(case: Case, rooms: list[int]) -> Capacity:
         tokens=int(concurrency * case.context),
         concurrency=float(concurrency),
         block_size=case.block,
-        notes=("windows come from the model's layers, and memory is divided over their pools by what a sequence of this length needs",),
+        notes=(
+            *_share_notes(case),
+            "windows come from the model's layers, and memory is divided over their pools by what a sequence of this length needs",
+        ),
         warnings=_too_small(case, fits=fits, rooms=rooms),
     )
 
 
 def _pool_notes(case: Case, blocks: Mapping[int, int]) -> tuple[str, ...]:
+    share = _share_notes(case)
     if len(blocks) == 1:
-        return ()
+        return share
     each = ", ".join(f"{window or case.context:,} tokens: {count:,} blocks" for window, count in blocks.items())
-    notes = [f"{len(blocks)} pools in equal shares, by window: {each}"]
+    notes = [*share, f"{len(blocks)} pools in equal shares, by window: {each}"]
     if case.args["max_tokens"] is not None:
         notes.append("max_tokens says nothing where layers have different windows")
     return tuple(notes)
+
+
+def _share_notes(case: Case) -> tuple[str, ...]:
+    fraction = case.args["free_gpu_memory_fraction"]
+    return () if fraction == 1 else (f"the cache takes {fraction:g} of the free memory (free_gpu_memory_fraction)",)
 
 
 def _too_small(case: Case, *, fits: bool, rooms: list[int]) -> tuple[str, ...]:
