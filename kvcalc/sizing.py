@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from kvcalc.architecture import Architecture
     from kvcalc.request import Request
 
-#: Tensor parallel sizes that are tried; engines and heads refuse those that do not divide.
+#: Numbers of devices that are tried; engines and heads refuse those that do not divide.
 SIZES = (1, 2, 4, 8, 16, 32)
+#: Engines that split a model over devices by its layers unless told otherwise; all others by its heads.
+_BY_LAYERS = ("llama.cpp", "ollama")
 #: Config fields that say that only some of the weights are read in a step.
 _EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 
@@ -113,12 +115,15 @@ def _measured_once(request: Request, shares: dict[str, Any]) -> dict[str, Any]:
 
 
 def smallest(architecture: Architecture, request: Request, shares: Mapping[str, Any]) -> int | None:
-    """The smallest number of the request's GPUs, as one tensor parallel group, that holds the question; None if 32 do not."""
-    for ranks in SIZES:
-        asked = replace(request, workload=replace(request.workload, tensor_parallel=ranks, pipeline_parallel=1))
-        if _holds(architecture, asked, shares):
-            return ranks
-    return None
+    """The smallest number of the request's GPUs, split as the engine splits, that holds the question; None if 32 do not."""
+    return next((count for count in SIZES if _holds(architecture, over(request, count), shares)), None)
+
+
+def over(request: Request, devices: int) -> Request:
+    """The request over that many devices: by layers or by heads, whichever is the engine's own way."""
+    by_layers = request.engine in _BY_LAYERS
+    workload = replace(request.workload, tensor_parallel=1 if by_layers else devices, pipeline_parallel=devices if by_layers else 1)
+    return replace(request, workload=workload)
 
 
 def _holds(architecture: Architecture, request: Request, shares: Mapping[str, Any]) -> bool:
@@ -169,8 +174,7 @@ def _ranked(architecture: Architecture, request: Request, shares: Mapping[str, A
         asked = replace(request, workload=replace(request.workload, gpu=gpu.id))
         devices = smallest(architecture, asked, shares)
         if devices is not None:
-            alone = replace(asked, workload=replace(asked.workload, tensor_parallel=devices, pipeline_parallel=1))
-            yield Ranked(gpu.id, gpu.name, devices, gpu.memory, memory_budget(architecture, alone, **shares).kv_likely)
+            yield Ranked(gpu.id, gpu.name, devices, gpu.memory, memory_budget(architecture, over(asked, devices), **shares).kv_likely)
 
 
 def rank_document(request: Request, rows: list[Ranked]) -> dict[str, Any]:

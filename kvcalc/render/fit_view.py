@@ -53,7 +53,7 @@ def view(document: Mapping[str, Any]) -> View:
         ("most sequences", f"{_range(document, 'max_sequences')} of {show_tokens(document['workload']['context'])} tokens"),
     ]
     if document.get("smallest_devices"):
-        facts.append(("enough", f"{document['smallest_devices']} of these devices, as one tensor parallel group"))
+        facts.append(("enough", f"{document['smallest_devices']} of these devices"))
     capacity = document["capacity"]
     said = [f"{label} {_figure(capacity[key])}" for key, label in _CAPACITY if capacity[key] is not None]
     if said:
