@@ -49,7 +49,7 @@ _ALLOCATIONS = (
 def view(document: Mapping[str, Any]) -> View:
     """What `kvcalc fit` shows: the answer, the memory and how it is known, the engine's figures, what would make it fit."""
     facts = [
-        ("longest context", f"{_range(document, 'max_context')} tokens, {_sequences(document)}"),
+        ("longest context", f"{_range(document, 'max_context', ' tokens')}, {_sequences(document)}"),
         ("most sequences", f"{_range(document, 'max_sequences')} of {show_tokens(document['workload']['context'])} tokens"),
     ]
     if document.get("smallest_devices"):
@@ -61,6 +61,9 @@ def view(document: Mapping[str, Any]) -> View:
     bound = document.get("decode_bound")
     if bound:
         facts.append(("decoding", f"at most {bound['tokens_per_second']:,} tokens/s in all ({bound['text']})"))
+    origin = document["budget"]["from"]
+    if not isinstance(origin, str) and not document["budget"]["kv_bytes_per_device"]:
+        facts.append(("nothing is left", "weights and overhead alone exceed the memory of one device"))
     blocks: list[Any] = [Facts(tuple(facts)), _memory(document)]
     remedies = [remedy["text"] for remedy in document["remedies"]]
     if remedies:
@@ -81,10 +84,11 @@ def _sequences(document: Mapping[str, Any]) -> str:
     return f"{count:,} sequence{'s' if count != 1 else ''}"
 
 
-def _range(document: Mapping[str, Any], key: str) -> str:
-    """`56`, or `56 (52 to 57)` where the memory is an estimate."""
-    text = _count(document[key])
-    low, high = document.get(f"{key}_range", (document[key], document[key]))
+def _range(document: Mapping[str, Any], key: str, unit: str = "") -> str:
+    """`56`, or `56 (52 to 57)` where the memory is an estimate; `none` without the unit where nothing fits."""
+    value = document[key]
+    text = "none" if value is None else f"{value:,}{unit}"
+    low, high = document.get(f"{key}_range", (value, value))
     return text if low == high else f"{text} ({_count(low)} to {_count(high)})"
 
 
