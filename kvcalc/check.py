@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,9 +64,9 @@ def check(
 
     With `replacing_baseline`, limits on growth are left out: today's figures become the ones to compare with.
 
-    Raises InvalidConfigError for a file that cannot be read as budgets, UsageError if there is none.
+    Raises InvalidConfigError for a file that cannot be read as budgets or figures, UsageError if there is none.
     """
-    path = Path(file).expanduser() if file is not None else find_file(Path.cwd())
+    path = find_file(Path.cwd()) if file is None else _existing(file, "`kvcalc init MODEL --output FILE` writes one")
     if path.is_dir():
         path = find_file(path.resolve())
     budgets = read_budgets(path)
@@ -75,8 +76,18 @@ def check(
             raise UsageError(
                 f"no budget is named '{clean(name, 60)}'", nearest(name, names) or f"{budgets[0].file} has: " + ", ".join(names[:8])
             )
-    earlier = None if baseline is None else read_baseline(Path(baseline).expanduser())
+    earlier = None if baseline is None else read_baseline(_existing(baseline, "write it once with --update-baseline"))
     chosen = [budget for budget in budgets if not only or budget.name in only]
     if replacing_baseline:
         chosen = [budget.without_growth() for budget in chosen]
     return Gate(budgets[0].file, evaluate(chosen, earlier))
+
+
+def _existing(file: str | Path, hint: str) -> Path:
+    try:
+        path = Path(file).expanduser()
+    except RuntimeError:
+        raise UsageError(f"{clean(file)}: no such home folder", "write the whole path") from None
+    if not os.path.lexists(path):
+        raise UsageError(f"{clean(path)}: no such file", hint)
+    return path

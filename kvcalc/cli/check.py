@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from kvcalc.cli.root import app as make_app
-from kvcalc.errors import EXIT_OK, UsageError, nearest
+from kvcalc.errors import EXIT_OK, KvcalcError, UsageError, nearest
 from kvcalc.units import clean
 
 app = make_app()
 
 #: Where GitHub and GitLab say that the checkout is.
 _ROOTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
+#: How an error about a file begins.
+_PLACE = re.compile(r"([^:\n]+):([1-9][0-9]*): ")
 
 _EXAMPLES = """\b
 Examples:
@@ -59,8 +62,13 @@ def check(
         raise UsageError("--update-baseline writes the figures of every budget, and --only leaves some out", "leave one of them out")
     _known_format(format_)
     reports = [_report(text) for text in report or ()]
-    # While the baseline is being replaced there is none to compare with: growth limits must not stop the update.
-    gate = ask(file or config, baseline=None if update_baseline else baseline, only=only or (), replacing_baseline=update_baseline)
+    try:
+        # While the baseline is being replaced there is none to compare with: growth limits must not stop the update.
+        gate = ask(file or config, baseline=None if update_baseline else baseline, only=only or (), replacing_baseline=update_baseline)
+    except KvcalcError as error:
+        if format_ == "github":
+            _annotate(error, output)
+        raise
     document = gate.to_dict()
     for name, path in reports:
         write(_text(document, name), path)
@@ -102,12 +110,25 @@ def _text(document: dict[str, Any], name: str) -> str:
 
 def _from_root(document: dict[str, Any]) -> dict[str, Any]:
     """The document with its file as the CI system names it: from the root of the checkout, wherever the job's step runs."""
-    root = next((Path(found).resolve() for name in _ROOTS if (found := os.environ.get(name))), None)
-    path = Path(document["file"]).resolve()
-    if root is None or not path.is_relative_to(root):
-        return document
-    file = path.relative_to(root).as_posix()
+    file = _inside(document["file"])
     return document | {"file": file, "budgets": [budget | {"file": file} for budget in document["budgets"]]}
+
+
+def _inside(file: str) -> str:
+    """A file of the working folder as seen from the root of the checkout; one outside of it as it is."""
+    root = next((Path(found).resolve() for name in _ROOTS if (found := os.environ.get(name))), None)
+    path = Path(file).resolve()
+    return path.relative_to(root).as_posix() if root is not None and path.is_relative_to(root) else file
+
+
+def _annotate(error: KvcalcError, output: str | None) -> None:
+    """A file that cannot be read as budgets, on the line where it cannot."""
+    from kvcalc.render.output import write
+    from kvcalc.render.reports.github import annotation
+
+    place = _PLACE.match(error.message)
+    file, line = (_inside(place[1]), int(place[2])) if place else ("", 1)
+    write(annotation(file, line, "KV-cache budgets", [error.message, error.hint]) + "\n", output)
 
 
 def _emit(document: dict[str, Any], name: str | None, output: str | None) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kvcalc.render.reports.sentences import first_line, name_of, sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 _MESSAGE = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _PROPERTY = _MESSAGE | {":": "%3A", ",": "%2C"}
@@ -16,14 +16,19 @@ _PROPERTY = _MESSAGE | {":": "%3A", ",": "%2C"}
 def report(document: Mapping[str, Any]) -> str:
     """One `::error` a budget that is not met, and one closing line."""
     lines = [
-        f"::error file={_escaped(budget['file'], _PROPERTY)},line={first_line(budget)},"
-        f"title={_escaped('KV cache: ' + name_of(budget), _PROPERTY)}::{_escaped(chr(10).join(sentences(budget)), _MESSAGE)}"
+        annotation(budget["file"], first_line(budget), f"KV cache: {name_of(budget)}", sentences(budget))
         for budget in document["budgets"]
         if budget["status"] != "pass"
     ]
     summary = document["summary"]
     lines.append(f"kvcalc: {summary['passed']} met, {summary['over']} exceeded, {summary['errors']} not evaluated")
     return "\n".join(lines) + "\n"
+
+
+def annotation(file: str, line: int, title: str, said: Iterable[str]) -> str:
+    """The workflow command that puts `said` on a line of a file; on none where the file is not known."""
+    place = f"file={_escaped(file, _PROPERTY)},line={line}," if file else ""
+    return f"::error {place}title={_escaped(title, _PROPERTY)}::{_escaped(chr(10).join(filter(None, said)), _MESSAGE)}"
 
 
 def _escaped(text: str, table: Mapping[str, str]) -> str:
