@@ -44,6 +44,8 @@ MLA_FAMILIES = frozenset(
         "pangu_ultra_moe",
     ]
 )
+#: Families without attention, by their class; a hybrid whose config leaves no attention layer is none of them.
+ATTENTION_FREE = frozenset({"falcon_mamba", "mamba", "mamba2"})
 #: Families with attention sinks.
 SINK_FAMILIES = frozenset({"gpt_oss", "openai_privacy_filter"})
 #: Families whose model runs on one attention backend only.
@@ -119,7 +121,12 @@ class Start:
 
 def kept_states(architecture: Architecture) -> list[State]:
     """The model's own states that need a cache."""
-    return [state for states in architecture.layers.states.values() for state in states if state.kind not in _SKIPPED]
+    return [state for states in architecture.layers.states.values() for state in states if is_kept(state, architecture.family)]
+
+
+def is_kept(state: State, family: str) -> bool:
+    """Whether vLLM keeps a cache for this state; index keys only where it runs the layer as MLA."""
+    return state.kind not in _SKIPPED and (state.kind != "index" or family in MLA_FAMILIES or family == compressed.FAMILY)
 
 
 def read_start(architecture: Architecture, workload: Workload, args: dict[str, Any]) -> Start:
@@ -138,7 +145,6 @@ def read_start(architecture: Architecture, workload: Workload, args: dict[str, A
     drafts = speculation.draft_layers(architecture, args["speculative_method"], notes)
     spec_tokens = speculation.draft_tokens(args, len(drafts))
     scheduler = settings.read_scheduler(args, card, workload.pipeline_parallel, encoder_decoder=encoder_decoder)
-    attention_free = bool(states) and all(state.is_recurrent for state in states)
     asked = args["enable_prefix_caching"]
     start = Start(
         architecture,
@@ -151,11 +157,18 @@ def read_start(architecture: Architecture, workload: Workload, args: dict[str, A
         (),
         (),
         spec_tokens,
-        prefix_caching=asked if asked is not None else not (attention_free or encoder_decoder),
+        prefix_caching=asked if asked is not None else not (architecture.family in ATTENTION_FREE or encoder_decoder),
         notes=notes,
     )
     start.kinds, start.places = _places(start, drafts)
     start.notes += [note for note in (support_note, dtype_note, cache_note) if note]
+    if (
+        any(state.kind == "latent" and not is_mla(state, architecture.family) for state in attention)
+        and architecture.family != compressed.FAMILY
+    ):
+        start.notes.append(
+            f"vLLM does not run {architecture.family} as MLA: it stores the expanded K and V of every head, and no index keys"
+        )
     if workload.gpu is None:
         start.notes.append(f"no GPU given: vLLM's defaults for an API server on {card.id}")
     return start
@@ -214,7 +227,7 @@ def _places(start: Start, drafts: Sequence[tuple[State, ...]]) -> tuple[tuple[Ki
 
     def place(layer: int, on: int, states: tuple[State, ...], *, draft: bool) -> None:
         for state in states:
-            if state.kind in _SKIPPED:
+            if not is_kept(state, start.family):
                 continue
             plain = bool(skipped) and (str(layer) in skipped or (state.kind == "sliding" and _SLIDING_LAYERS in skipped))
             key = (id(state), plain)

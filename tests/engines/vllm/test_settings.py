@@ -221,6 +221,18 @@ def test_glm_is_stored_as_fp8_on_blackwell(gpu: str, stored: str) -> None:
     assert any("fp8 on compute capability 10" in note for note in found.notes) == (stored == "fp8")
 
 
+def test_latents_that_vllm_expands_have_no_index_keys() -> None:
+    found = plan(uniform(4, DEEPSEEK, INDEX, family="axk2"), context=64)
+    assert found.per_device == 4 * 64 * 128 * 2 * (128 + 64) * 2
+    assert any("expanded K and V" in note for note in found.notes)
+
+
+def test_prefix_caching_is_off_only_for_families_without_attention() -> None:
+    mixer = Mamba2(heads=8, head_dim=64, state_dim=16, groups=1, conv_kernel=4)
+    for family, on in {"mamba2": False, "granitemoehybrid": True}.items():
+        assert plan(uniform(4, mixer, family=family), context=64).args["enable_prefix_caching"] is on
+
+
 def test_models_that_run_on_one_backend() -> None:
     found = model(["window", "full"], 24, {"window": GPT_OSS[0], "full": GPT_OSS[1]}, "flint")
     with pytest.raises(EngineRejectsError, match="without FLASHINFER attention, and here chooses FLASH_ATTN"):
