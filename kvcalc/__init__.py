@@ -6,6 +6,7 @@
     kvcalc.estimate("llama-2-7b", context="128k").plan.total        68719476736
     kvcalc.fit("llama-2-7b", kv_memory="60GiB").to_dict()           the document of `kvcalc fit -f json`
     kvcalc.compare(techniques=["gqa", "mla"]).to_dict()             the document of `kvcalc compare -f json`
+    kvcalc.check("kvcalc.yaml").exit_code                           0 all budgets met, 1 exceeded, 2 or 3 not evaluated
 
 The names are those of a `kvcalc batch` request; a model may also be an Architecture. Everything raises `kvcalc.errors.KvcalcError`.
 Importing this package imports nothing else; a function imports what it needs.
@@ -19,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
     from typing import Unpack
 
     from kvcalc.architecture import Architecture
+    from kvcalc.check import Gate
     from kvcalc.compare import Comparison
     from kvcalc.estimate import Estimate
     from kvcalc.fit import Fit
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     Model = str | Mapping[str, Any] | Architecture
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "compare", "estimate", "fit", "load"]
+__all__ = ["__version__", "check", "compare", "estimate", "fit", "load"]
 
 
 def load(model: Model) -> Architecture:
@@ -71,6 +74,13 @@ def compare(
     request = parse_request({**question, "model": "-"})
     several = tuple(models) if isinstance(models, list | tuple) else (models,)
     return compare(Comparing(request.workload, several, techniques, engines, request.engine, settings or {}))
+
+
+def check(file: str | Path | None = None, *, baseline: str | Path | None = None, only: Sequence[str] = ()) -> Gate:
+    """Every budget of `file`, or of the nearest kvcalc.yaml, met or not."""
+    from kvcalc.check import check
+
+    return check(file, baseline=baseline, only=only)
 
 
 class _Interface(ModuleType):

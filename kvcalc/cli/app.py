@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "gpus": "kvcalc.cli.gpus",
     "explain": "kvcalc.cli.explain",
     "batch": "kvcalc.cli.batch",
+    "verify": "kvcalc.cli.verify",
     "lab": "kvcalc.cli.lab",
 }
 

@@ -1,0 +1,53 @@
+"""The view of `kvcalc.verify/1`: the verdict, what was run, and layers that are alike as one row."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.render.view import Column, Facts, Table, View
+from kvcalc.units import clean, show_bytes, show_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LAYERS = (
+    Column("layer", "layers"),
+    Column("states", "states"),
+    Column("kvcalc", "kvcalc, each", "bytes"),
+    Column("transformers", "transformers, each", "bytes"),
+    Column("difference", "difference", "bytes", 1),
+)
+
+
+def view(document: Mapping[str, Any]) -> View:
+    """What `kvcalc verify` shows."""
+    figures, run = document["bytes"], document["class"]
+    tokens = show_tokens(document["workload"]["context"])
+    asked = f"1 sequence of {tokens} tokens: {clean(document['model']['id'])}, {document['kv_dtype']}"
+    verdict = "equal" if document["equal"] else "DIFFERENT"
+    facts = Facts(
+        (
+            ("kvcalc", show_bytes(figures["kvcalc"])),
+            ("transformers", show_bytes(figures["transformers"])),
+            ("class", f"{clean(run['name'])}, transformers {run['transformers']}, torch {run['torch']}, meta device"),
+            ("config", run["config"]),
+        )
+    )
+    rows = tuple(tuple(row[column.key] for column in _LAYERS) for row in document["layers"])
+    return View(
+        headline=f"{verdict}: {show_bytes(figures['transformers'])} for {asked}",
+        blocks=(facts, Table(_LAYERS, _runs(rows))),
+        notes=tuple(document["notes"]),
+        warnings=tuple(document["warnings"]),
+        data=Table(_LAYERS, rows),
+    )
+
+
+def _runs(rows: tuple[tuple[Any, ...], ...]) -> tuple[tuple[Any, ...], ...]:
+    """Neighbours that are alike as one row: `0-4`."""
+    found = []
+    for figures, group in groupby(rows, key=lambda row: row[1:]):
+        names = [row[0] for row in group]
+        found.append((names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}", *figures))
+    return tuple(found)
