@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kvcalc.architecture import Architecture
+    from kvcalc.architecture import Architecture, Layout
     from kvcalc.states import State
 
 #: Widths of all projections of a recurrent layer, in and out, over the hidden width (the reference implementations).
@@ -109,11 +109,21 @@ class Work:
 def attended(architecture: Architecture, length: int) -> dict[int, int] | None:
     """Positions that a query attends to at `length` tokens → how many layers do; None where a layer's reach is not known."""
     found: dict[int, int] = {}
-    for layer in _attention_layers(architecture):
+    for layer, count in _attention_layers(architecture).items():
         if layer.reach is None:
             return None
         positions = layer.reach.at(length)
-        found[positions] = found.get(positions, 0) + 1
+        found[positions] = found.get(positions, 0) + count
+    return found
+
+
+def out_of_sight(architecture: Architecture, length: int) -> dict[int, int]:
+    """Leading tokens that a layer with a window or chunks cannot look back to at `length` tokens → how many layers cannot."""
+    found: dict[int, int] = {}
+    for layer, count in _attention_layers(architecture).items():
+        hidden = length - layer.sight.at(length) if layer.sight else 0
+        if hidden:
+            found[hidden] = found.get(hidden, 0) + count
     return found
 
 
@@ -129,14 +139,13 @@ def work(architecture: Architecture, tokens: int) -> Work | None:
             elements = 2 * layers * sum(buffer.elements for buffer in state.buffers() if buffer.role == "recurrent")
             once = [once[0] + projection * tokens, once[1] + elements * tokens]
             again = [again[0] + projection * _triangle(tokens), again[1] + elements * _triangle(tokens)]
-    for layer in _attention_layers(architecture):
+    for layer, layers in _attention_layers(architecture).items():
         if layer.reach is None or layer.widths is None or hidden is None:
             return None
-        projection = hidden * (2 * layer.widths.queries + layer.widths.stored)
-        once[0] += projection * tokens
-        again[0] += projection * _triangle(tokens)
-        once[1] += layer.widths.position * layer.reach.sum(tokens)
-        again[1] += layer.widths.position * layer.reach.double_sum(tokens)
+        projection = layers * hidden * (2 * layer.widths.queries + layer.widths.stored)
+        position = layers * layer.widths.position
+        once = [once[0] + projection * tokens, once[1] + position * layer.reach.sum(tokens)]
+        again = [again[0] + projection * _triangle(tokens), again[1] + position * layer.reach.double_sum(tokens)]
     return Work(Operations(*once), Operations(*again))
 
 
@@ -149,26 +158,41 @@ class _Widths(NamedTuple):
 
 
 class _Layer(NamedTuple):
-    """A layer that attends to positions; None for what is not known of it."""
+    """A layer that attends to positions; None for what is not known of it.
 
+    sight   how far back it can look
+    reach   the positions that it reads: those in sight, or the top_k among them
+    """
+
+    sight: Reach | None
     reach: Reach | None
     widths: _Widths | None
 
 
-def _attention_layers(architecture: Architecture) -> list[_Layer]:
-    """Every layer that attends to the sequence's positions; a sharing layer reads its producer's rows and stores none."""
-    layers = [architecture.layers.states[name] for name in architecture.layers.order]
+def _attention_layers(architecture: Architecture) -> dict[_Layer, int]:
+    """Layers that attend to the sequence's positions, and how many are alike; a sharing layer reads its producer's rows, stores none."""
+    layout = architecture.layers
     sparse = next((top for state in architecture.states if (top := getattr(state, "top_k", None)) is not None), None)
-    found: list[_Layer] = []
-    for entry in layers:
-        if any(state.kind == "shared" for state in entry):
-            producer = next(getattr(state, "shares_with", None) for state in entry if state.kind == "shared")
-            read = layers[producer] if producer is not None and producer < len(layers) else ()
+    pairs: dict[tuple[str, str | None], int] = {}
+    for name in layout.order:
+        pair = (name, _producer(layout, layout.states[name]))
+        pairs[pair] = pairs.get(pair, 0) + 1
+    found: dict[_Layer, int] = {}
+    for (name, producer), count in pairs.items():
+        entry = layout.states[name]
+        shares = any(state.kind == "shared" for state in entry)
+        if shares or any(state.kind in _ATTENTION or state.kind == "compressed" for state in entry):
+            read = entry if not shares else () if producer is None else layout.states[producer]
             widths = _widths(read)
-            found.append(_Layer(_reach(read, sparse), widths and widths._replace(stored=0)))
-        elif any(state.kind in _ATTENTION or state.kind == "compressed" for state in entry):
-            found.append(_Layer(_reach(entry, sparse), _widths(entry)))
+            layer = _Layer(_sight(read), _reach(read, sparse), widths._replace(stored=0) if widths and shares else widths)
+            found[layer] = found.get(layer, 0) + count
     return found
+
+
+def _producer(layout: Layout, entry: tuple[State, ...]) -> str | None:
+    """The name of the layer that a sharing layer reads; None for any other, or where it is not known."""
+    index = next((getattr(state, "shares_with", None) for state in entry if state.kind == "shared"), None)
+    return None if index is None or index >= layout.count else layout.order[index]
 
 
 def _attention(entry: tuple[State, ...]) -> State | None:
@@ -178,17 +202,25 @@ def _attention(entry: tuple[State, ...]) -> State | None:
     return next((state for state in entry if state.kind in _ATTENTION), None)
 
 
-def _reach(entry: tuple[State, ...], sparse: int | None) -> Reach | None:
-    """`sparse` is the model's top_k: a latent layer without index keys of its own reuses an earlier layer's choice."""
+def _sight(entry: tuple[State, ...]) -> Reach | None:
     state = _attention(entry)
-    indexed = any(other.kind == "index" for other in entry)
-    if state is None or (indexed and sparse is None):
+    if state is None:
         return None
     if state.kind == "chunked":
         return Reach("chunk", int(getattr(state, "chunk", 0)))
-    limits = [getattr(state, "window", None), sparse if indexed or state.kind == "latent" else None]
-    least = min((limit for limit in limits if limit is not None), default=None)
-    return Reach("tokens") if least is None else Reach("window", least)
+    window = getattr(state, "window", None)
+    return Reach("tokens") if window is None else Reach("window", window)
+
+
+def _reach(entry: tuple[State, ...], sparse: int | None) -> Reach | None:
+    """`sparse` is the model's top_k: a latent layer without index keys of its own reuses an earlier layer's choice."""
+    sight = _sight(entry)
+    indexed = any(state.kind == "index" for state in entry)
+    if sight is None or (indexed and sparse is None):
+        return None
+    if sparse is None or not (indexed or any(state.kind == "latent" for state in entry)):
+        return sight
+    return Reach("window", min(sight.size, sparse) if sight.kind == "window" else sparse)
 
 
 def _widths(entry: tuple[State, ...]) -> _Widths | None:

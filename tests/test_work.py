@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kvcalc.compare import introduction
 from kvcalc.sources import load
 from kvcalc.techniques import Case, apply, parse
-from kvcalc.work import Reach, Work, attended, work
+from kvcalc.work import Reach, Work, attended, out_of_sight, work
 from kvcalc.workload import Workload
 
 SMALL = {"layers": "4", "query_heads": "2", "head_dim": "8"}
@@ -81,6 +81,15 @@ def test_positions_attended() -> None:
     assert attended(case.architecture, 100) == {10: 27, 100: 5}
     assert attended(load("deepseek-v3.2"), 131_072) == {2048: 61}
     assert attended(load("mamba-2.8b"), 100) == {}
+
+
+def test_what_windows_drop_is_out_of_sight() -> None:
+    assert out_of_sight(load("gemma-3-27b"), 131_072) == {130_048: 52}
+    assert out_of_sight(load("gemma-3-27b"), 1024) == {}
+    assert out_of_sight(load("gemma-4-e2b"), 1000) == {488: 28}  # 12 producers and the 16 layers that read one of them
+    assert out_of_sight(load("deepseek-v3.2"), 131_072) == {}  # sparse attention reads few positions, and may choose any
+    case, _ = apply(Case(introduction(SMALL), Workload(context=20)), parse("chunked:chunk=8:ratio=1-1"))
+    assert out_of_sight(case.architecture, 20) == {16: 2}
 
 
 def test_unknown_is_not_guessed() -> None:

@@ -73,9 +73,12 @@ def _one(request: Request, *, explain: bool) -> tuple[dict[str, Any], ViewOf]:
     """`kvcalc.estimate/1`, with `--explain` the derivation besides."""
     from kvcalc.estimate import estimate as ask
     from kvcalc.render.estimate_view import view
+    from kvcalc.work import out_of_sight
 
     found = ask(request)
     document = found.to_dict()
+    hidden = out_of_sight(found.architecture, found.plan.context)
+    document["out_of_sight"] = [{"layers": layers, "tokens": tokens} for tokens, layers in hidden.items()]
     if explain:
         from kvcalc.explain import derivation
 

@@ -69,6 +69,10 @@ def _facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append(("per device", f"{show_bytes(figures['per_device'])} on the fullest ({', '.join(split)})"))
     if workload["shared_prefix"]:
         rows.append(("shared prefix", f"{show_tokens(workload['shared_prefix'])} tokens, once for all sequences"))
+    context = workload["context"]
+    for hidden in document.get("out_of_sight", ()):
+        layers = f"{hidden['layers']:,} layer{'s' if hidden['layers'] != 1 else ''}"
+        rows.append(("out of sight", f"tokens 1 to {hidden['tokens']:,} of {context:,}, for {layers}"))
     return rows
 
 
