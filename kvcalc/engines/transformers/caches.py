@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.engines.transformers.quantized import read_quantizer
 from kvcalc.engines.transformers.stores import ITEM, Plain, Quantised
+from kvcalc.engines.transformers.tensors import INT64
 from kvcalc.errors import EngineRejectsError
 from kvcalc.units import clean
 
@@ -70,7 +71,8 @@ def static(ask: Ask) -> Store:
         )
     reserved: dict[CacheTensor, int] = {}
     for tensor, layers in ask.tensors.items():
-        kept = tensor._replace(rows=tensor.rows.reserve(length))
+        # The position history has no static form: it grows beside the reserved layers.
+        kept = tensor if tensor.dtype == INT64 else tensor._replace(rows=tensor.rows.reserve(length))
         reserved[kept] = reserved.get(kept, 0) + layers
     return Plain(reserved, ask.model_type)
 

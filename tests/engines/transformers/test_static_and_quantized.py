@@ -59,6 +59,12 @@ def test_a_static_cache_reserves_index_keys_and_leaves_recurrent_states() -> Non
     assert static(layers, 8, 64).total == 64 * (TOKEN + 32 * 2) + 10 * 3 * 2
 
 
+def test_a_position_history_grows_beside_static_layers() -> None:
+    """Qwen4: index keys are reserved, the three int64 positions a token are not (measured)."""
+    layer = model((SMALL, Index(index_dim=32)), family="qwen4_exp_text")
+    assert static(layer, 8, 64).total == 64 * (TOKEN + 32 * 2) + 8 * 3 * 8
+
+
 def test_the_length_defaults_to_the_context() -> None:
     found = static(model(SMALL), 100)
     assert (found.total, found.growth_per_token) == (100 * TOKEN, TOKEN)
