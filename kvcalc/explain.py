@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.engines import ENGINES, get_engine
@@ -22,7 +23,7 @@ from kvcalc.states import KINDS
 from kvcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterator, Mapping
 
     from kvcalc.architecture import Architecture
     from kvcalc.estimate import Estimate
@@ -170,11 +171,16 @@ def _format(found: Format) -> Section:
     return Section(f"{found.name}: {found.about}", (found.formula, *kind), text, tuple(numbers))
 
 
-def _engine(name: str) -> Iterable[Section]:
+def _engine(name: str) -> Iterator[Section]:
+    """What the engine is, the rules of its modules one by one, and its settings."""
     engine = get_engine(name)
-    module = import_module(ENGINES[name][0])
-    title, *rules = (module.__doc__ or "").strip().split("\n")
-    yield Section(f"{engine.version}, {title}" if name != "ideal" else title, text=tuple(rules[1:]))
+    home = import_module(type(engine).__module__.removesuffix(".engine"))
+    yield _rules(f"{name} {engine.version}", max(type(engine).__doc__ or "", home.__doc__ or "", key=len))
+    for entry in iter_modules(getattr(home, "__path__", ())):
+        module = import_module(f"{home.__name__}.{entry.name}")
+        rules = _rules(entry.name, module.__doc__ or "")
+        if any(rules.text):
+            yield rules
     if engine.settings:
         yield Section(
             "settings (-E NAME=VALUE)",
@@ -183,6 +189,14 @@ def _engine(name: str) -> Iterable[Section]:
                 for item in engine.settings
             ),
         )
+
+
+def _rules(name: str, docstring: str) -> Section:
+    """A module's docstring as it stands, its first line as the title."""
+    from inspect import cleandoc
+
+    title, *lines = cleandoc(docstring).split("\n")
+    return Section(f"{name}: {title}", text=tuple(lines[1:]))
 
 
 def _model(name: str, workload: Workload, engine: str, settings: Mapping[str, str]) -> Explanation:
