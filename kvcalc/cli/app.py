@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "estimate": "kvcalc.cli.estimate",
     "compare": "kvcalc.cli.compare",
     "fit": "kvcalc.cli.fit",
+    "plot": "kvcalc.cli.plot",
     "chat": "kvcalc.cli.chat",
     "reconcile": "kvcalc.cli.reconcile",
     "check": "kvcalc.cli.check",

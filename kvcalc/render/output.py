@@ -13,7 +13,7 @@ from kvcalc.errors import UsageError
 from kvcalc.units import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kvcalc.errors import KvcalcError
 
@@ -35,10 +35,22 @@ def tolerate_any_text() -> None:
 def write(text: str, file: str | None = None) -> None:
     """`text` to `file`, or to stdout. Raises UsageError if it cannot be written."""
     if file is not None and file != "-":
-        _write_file(text, file)
+        _write_file(text.encode("utf-8", errors="backslashreplace"), file)
         return
+    _to_stdout(lambda: sys.stdout.write(text))
+
+
+def write_bytes(data: bytes, file: str | None = None) -> None:
+    """`data` to `file`, or to stdout as it is. Raises UsageError if it cannot be written."""
+    if file is not None and file != "-":
+        _write_file(data, file)
+        return
+    _to_stdout(lambda: sys.stdout.buffer.write(data))
+
+
+def _to_stdout(put: Callable[[], object]) -> None:
     try:
-        sys.stdout.write(text)
+        put()
         sys.stdout.flush()
     except BrokenPipeError:
         _discard(sys.stdout)
@@ -83,10 +95,9 @@ def _discard(stream: TextIO) -> None:
         os.dup2(nowhere.fileno(), stream.fileno())
 
 
-def _write_file(text: str, file: str) -> None:
+def _write_file(data: bytes, file: str) -> None:
     path = Path(file).expanduser()
     path = Path(os.path.realpath(path))
-    data = text.encode("utf-8", errors="backslashreplace")
     try:
         if path.exists() and not path.is_file():
             path.write_bytes(data)  # a device or a pipe cannot be replaced

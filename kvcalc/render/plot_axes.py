@@ -1,0 +1,118 @@
+"""Axes of a chart: where a value stands between 0 and 1, and the round values that are written beside it.
+
+    logarithmic   ticks at powers of two, so far apart that at most MOST_TICKS are written
+    linear        ticks at multiples of a power of two of the unit
+
+Sizes are written in one unit, the largest that the largest size fills; floats begin here, after the last byte is counted.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.units import GIB, KIB, MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+MOST_TICKS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """From `low` to `high`, with the ticks between them and their labels."""
+
+    low: int
+    high: int
+    linear: bool
+    ticks: tuple[tuple[int, str], ...]
+    title: str
+
+    def place(self, value: float) -> float:
+        """0 at `low`, 1 at `high`; what lies outside is drawn at the edge."""
+        if self.linear:
+            share = (value - self.low) / (self.high - self.low)
+        elif value <= 0:
+            return 0.0
+        else:
+            share = math.log2(value / self.low) / math.log2(self.high / self.low)
+        return min(max(share, 0.0), 1.0)
+
+
+def axes(document: Mapping[str, Any]) -> tuple[Axis, Axis]:
+    """Contexts from left to right, sizes from the bottom up."""
+    linear = document["scale"] == "linear"
+    sizes = [point[document["figure"]] for series in document["series"] for point in series["points"]]
+    if document["kv_memory"]:
+        sizes.append(document["kv_memory"])
+    across = _between(document["from"], document["workload"]["context"], linear)
+    device = " of the fullest device" if document["figure"] == "per_device" else ""
+    return across, _around([size for size in sizes if size > 0] or [KIB], linear, f"KV cache{device}")
+
+
+def _between(start: int, end: int, linear: bool) -> Axis:
+    """An axis that begins and ends with its values."""
+    ticks = _multiples(1, start, end) if linear else [tick for tick in _powers(start, end) if start <= tick <= end]
+    if len(ticks) < 2:
+        ticks = [start, end]
+    return Axis(start, end, linear, tuple((tick, short_tokens(tick)) for tick in ticks), "tokens per sequence")
+
+
+def _around(sizes: list[int], linear: bool, title: str) -> Axis:
+    """An axis that begins and ends with a tick."""
+    name, unit = unit_of(max(sizes))
+    ticks = _multiples(unit, 0, max(sizes), beyond=True) if linear else _powers(min(sizes), max(sizes))
+    labels = tuple((tick, _exact(Fraction(tick, unit))) for tick in ticks)
+    return Axis(ticks[0], ticks[-1], linear, labels, f"{title}, {name}")
+
+
+def unit_of(size: int) -> tuple[str, int]:
+    """The unit of an axis that ends near `size`, and its bytes."""
+    return next(((name, unit) for name, unit in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)) if size >= unit), ("B", 1))
+
+
+def _powers(low: int, high: int) -> list[int]:
+    """At least two powers of 2**step that enclose both, with the first `step` that makes few enough."""
+
+    def ticks(step: int) -> list[int]:
+        first = (low.bit_length() - 1) // step
+        last = max(-(-(high - 1).bit_length() // step), first + 1)
+        return [2 ** (power * step) for power in range(first, last + 1)]
+
+    return _first_few(ticks)
+
+
+def _multiples(unit: int, low: int, high: int, *, beyond: bool = False) -> list[int]:
+    """Multiples of a power of two of `unit` from `low` to `high`, or `beyond` it."""
+
+    def ticks(power: int) -> list[int]:
+        step = max(unit * 2**power >> 10, 1)
+        last = -(-high // step) if beyond else high // step
+        return [count * step for count in range(-(-low // step), last + 1)]
+
+    return _first_few(ticks)
+
+
+def _first_few(ticks: Callable[[int], list[int]]) -> list[int]:
+    step = 1
+    while len(found := ticks(step)) > MOST_TICKS:
+        step += 1
+    return found
+
+
+def _exact(value: Fraction) -> str:
+    """`0.125`, `1`, `4,096`: powers of two end after as many decimals as they have halves."""
+    whole, rest = divmod(value.numerator, value.denominator)
+    places = value.denominator.bit_length() - 1
+    return f"{whole:,}" + (f".{rest * 10**places // value.denominator:0{places}d}" if places else "")
+
+
+def short_tokens(count: int) -> str:
+    """`128k`, `1m`, `1,000`: what `--ctx` reads."""
+    for unit, name in ((MIB, "m"), (KIB, "k")):
+        if count and count % unit == 0:
+            return f"{count // unit}{name}"
+    return f"{count:,}"

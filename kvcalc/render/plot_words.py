@@ -1,0 +1,56 @@
+"""What a chart says in words: its first line, its title, and what stands beside each line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.units import clean, human, show_bytes, show_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LONGEST_NAME = 100
+
+
+def headline(document: Mapping[str, Any]) -> str:
+    """The largest figure at the end of a line, and the smallest; with a memory, what fits into it."""
+    series = sorted(document["series"], key=lambda entry: -_last(document, entry))
+    text = _end(document, series[0]) + (f"; smallest: {_end(document, series[-1])}" if len(series) > 1 else "")
+    if document["kv_memory"] is None:
+        return text
+    fitting = [f"{fits(entry)} ({entry['name']})" if len(series) > 1 else fits(entry) for entry in document["series"]]
+    return f"{text}; {show_bytes(document['kv_memory'])} hold {', '.join(fitting)}"
+
+
+def title(document: Mapping[str, Any]) -> str:
+    """What all lines have in common: `KV cache of gpt-oss-20b under vllm, 16 sequences`."""
+    model, workload = document["model"], document["workload"]
+    engines = {entry["engine"]["name"] for entry in document["series"]}
+    text = "KV cache" + (f" of {clean(model['id'], _LONGEST_NAME)}" if model else "")
+    text += f" under {engines.pop()}" if len(engines) == 1 and engines != {"ideal"} else ""
+    parts = [text, document["kv_dtype"] or ""]
+    for key, unit in (("sequences", "sequences"), ("tensor_parallel", "x tensor parallel"), ("pipeline_parallel", "x pipeline parallel")):
+        parts.append(f"{workload[key]:,} {unit}" if workload[key] > 1 else "")
+    return ", ".join(filter(None, parts))
+
+
+def legend(document: Mapping[str, Any]) -> list[str]:
+    """Each line's name with its last figure, and what fits into the memory; the memory itself at the end."""
+    found = []
+    for entry in document["series"]:
+        text = f"{clean(entry['name'], _LONGEST_NAME)}: {human(_last(document, entry))} at {entry['points'][-1]['context']:,}"
+        found.append(text if document["kv_memory"] is None else f"{text}, {fits(entry)} fit")
+    return found if document["kv_memory"] is None else [*found, f"memory for the cache: {human(document['kv_memory'])}"]
+
+
+def fits(entry: Mapping[str, Any]) -> str:
+    """`40,960 tokens`, `no tokens`."""
+    return "no tokens" if entry["max_context"] is None else f"{entry['max_context']:,} tokens"
+
+
+def _last(document: Mapping[str, Any], entry: Mapping[str, Any]) -> int:
+    return int(entry["points"][-1][document["figure"]])
+
+
+def _end(document: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
+    return f"{show_bytes(_last(document, entry))} for {show_tokens(entry['points'][-1]['context'])} tokens: {entry['name']}"
