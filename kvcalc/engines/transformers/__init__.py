@@ -1,13 +1,13 @@
-"""`transformers`: the bytes that the tensors of the library's cache object hold after a decode step (transformers 5.24.0).
+"""Hugging Face transformers: the bytes that the tensors of the library's cache object hold after a decode step.
 
 bytes = Σ over layers, Σ over tensors   rows x vectors x width x bytes of the type x sequences
 
 dynamic     every token; windows and chunks min(T, W) rows; convolutions K columns; recurrent matrices in fp32
 static      `max_cache_len` rows reserved, windows at most that
-quantized   packed elements, scales, and the tokens that wait to be quantised (quantized.py)
+quantized   packed elements, scales, and the tokens that wait to be quantised
 
-tensors.py has the rule of each state, quirks.py the families that depart from it, caches.py what each cache class refuses. One
-device: how a class is sharded is said by its own plan, which kvcalc does not read.
+One device: how a class is sharded is said by its own plan, which kvcalc does not read. tensors.py has the rule of each state,
+quirks.py the families that depart from it, caches.py what each cache class refuses.
 """
 
 from __future__ import annotations
