@@ -44,7 +44,9 @@ def emit(
 
         write(as_yaml(document), output)
         return
-    view = view_of(document)
+    from kvcalc.render.view import tidy
+
+    view = tidy(view_of(document))
     text = _text(view, name, output)
     headline, newline, rest = text.partition("\n")
     if output is None and name in ("table", "plain"):

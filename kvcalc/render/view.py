@@ -75,6 +75,32 @@ class View(NamedTuple):
     data: Table | None = None
 
 
+def tidy(view: View) -> View:
+    """The view with every control character replaced: names and notes may come from files, and files may hold anything."""
+
+    def text(value: str) -> str:
+        return value if value.isprintable() else clean(value, _LONGEST_CELL)
+
+    def block(found: Table | Facts | Text) -> Table | Facts | Text:
+        if isinstance(found, Facts):
+            return Facts(tuple((text(label), text(value)) for label, value in found.rows))
+        if isinstance(found, Text):
+            return Text(tuple(text(line) for line in found.lines), text(found.title))
+        return table(found)
+
+    def table(found: Table) -> Table:
+        rows = tuple(tuple(text(value) if isinstance(value, str) else value for value in row) for row in found.rows)
+        return Table(found.columns, rows, text(found.title))
+
+    return View(
+        headline=text(view.headline),
+        blocks=tuple(block(found) for found in view.blocks),
+        notes=tuple(text(note) for note in view.notes),
+        warnings=tuple(text(warning) for warning in view.warnings),
+        data=None if view.data is None else table(view.data),
+    )
+
+
 def show(kind: Kind, value: Any) -> str:
     """One cell as text: exact, and never cut."""
     if value is None:

@@ -14,7 +14,7 @@ import pytest
 from kvcalc.errors import UsageError
 from kvcalc.render import emit
 from kvcalc.render.output import close_streams, say, write
-from kvcalc.render.view import View
+from kvcalc.render.view import Column, Facts, Table, Text, View
 
 
 def test_a_new_file_has_the_permissions_of_a_new_file(tmp_path: Path) -> None:
@@ -114,3 +114,16 @@ def test_notes_stand_behind_the_first_line_and_only_once(capsys: pytest.CaptureF
         found = capsys.readouterr()
         assert "a note" in found.out
         assert found.err == ""
+
+
+def test_control_characters_of_files_reach_no_stream(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "\x1b]0;title\x07 \x9b31m\r\n"
+    table = Table((Column("a", "a"), Column("n", "n", "count")), ((hostile, 1),), hostile)
+
+    def hostile_view(_: dict[str, Any]) -> View:
+        return View(hostile, (Facts(((hostile, hostile),)), Text((hostile,), hostile), table), (hostile,), (hostile,), table)
+
+    for name in ("table", "plain", "csv", "markdown", "html"):
+        emit({}, hostile_view, name)
+        found = capsys.readouterr()
+        assert (found.out + found.err).replace("\n", "").isprintable(), name
