@@ -70,9 +70,10 @@ TAKEN_OVER = frozenset(
     }
 )
 
-#: Families without a class in vLLM whose transformers class its Transformers backend cannot drive either.
+#: Families, and a class, that vLLM has no class for and whose transformers class its Transformers backend cannot drive either.
 NOT_SERVED = frozenset(
     [
+        "BailingHybridForCausalLM",
         "big_bird",
         "cpmant",
         "diffllama",
@@ -139,6 +140,9 @@ RECURRENT_FAMILIES = frozenset(
 )
 
 
+#: Families and classes whose cross-attention vLLM has a model for.
+CROSS_ATTENTION = frozenset({"cohere_asr", "whisper", "NemotronParseForConditionalGeneration"})
+
 #: Classes and families that cannot be cut into pipeline stages (no SupportsPP).
 NO_PIPELINE = frozenset(
     {
@@ -185,7 +189,9 @@ def check_support(architecture: Architecture) -> str | None:
         raise UnsupportedArchitectureError(f"{shown} is unsupported by vLLM 0.33: {last} was the last release that had it")
     if name in PLUGINS or family in PLUGIN_FAMILIES:
         raise UnsupportedArchitectureError(f"{shown} is unsupported by vLLM 0.33 itself: it is served by a plugin")
-    if family in NOT_SERVED:
+    if any(state.kind == "cross" for state in architecture.states) and not CROSS_ATTENTION & {name, family}:
+        raise UnsupportedArchitectureError(f"{shown} is unsupported by vLLM 0.33, which has no model with its cross-attention")
+    if not NOT_SERVED.isdisjoint((name, family)):
         raise UnsupportedArchitectureError(f"{shown} is unsupported by vLLM 0.33, which has no class for it that its backends can drive")
     own = OWN_CACHES.get(name) or OWN_CACHES.get(family)
     if own is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from vllm_models import DEEPSEEK, ENGINE, GPT_OSS, INDEX, deepseek_v3, fitting, gpt_oss, llama, model, plan, qwen3_next, uniform
+from vllm_models import DEEPSEEK, ENGINE, GPT_OSS, INDEX, WHISPER, deepseek_v3, fitting, gpt_oss, llama, model, plan, qwen3_next, uniform
 
 from kvcalc.architecture import Layout
 from kvcalc.engines.vllm.dtypes import cache_dtype, model_dtype
@@ -199,6 +199,7 @@ def test_eagle_has_a_layer_of_its_own_and_says_so() -> None:
         ("bart", "BartForConditionalGeneration"),
         ("rwkv7", ""),
         ("gpt_neo", "GPTNeoForCausalLM"),
+        ("bailing_hybrid", "BailingHybridForCausalLM"),
     ],
 )
 def test_models_that_vllm_no_longer_has(family: str, class_name: str) -> None:
@@ -219,6 +220,12 @@ def test_glm_is_stored_as_fp8_on_blackwell(gpu: str, stored: str) -> None:
     found = plan(uniform(4, DEEPSEEK, INDEX, family="glm_moe_dsa"), context=64, gpu=gpu)
     assert found.kv_dtype == stored
     assert any("fp8 on compute capability 10" in note for note in found.notes) == (stored == "fp8")
+
+
+def test_cross_attention_that_vllm_has_no_model_for() -> None:
+    plan(uniform(4, *WHISPER, family="whisper"), context=64)
+    with pytest.raises(UnsupportedArchitectureError, match="no model with its cross-attention"):
+        plan(uniform(4, *WHISPER, family="pegasus"), context=64)
 
 
 def test_latents_that_vllm_expands_have_no_index_keys() -> None:
