@@ -142,6 +142,8 @@ def compare(asked: Comparing) -> Comparison:
     """Every row, the baseline first. Raises UsageError, and what loading the models raises."""
     if asked.engines:
         return _engines(asked)
+    if asked.workload.kv_memory is not None:
+        raise UsageError("compare: a memory to fit into is compared over engines", "add --engines all, or ask `kvcalc fit`")
     if len(asked.models) > 1:
         return _models(asked)
     return _techniques(asked)
@@ -287,6 +289,8 @@ def _models(asked: Comparing) -> Comparison:
 def _engines(asked: Comparing) -> Comparison:
     if len(asked.models) != 1 or asked.techniques:
         raise UsageError("--engines compares one MODEL as it is on several engines", "give one MODEL and no --techniques")
+    if asked.engine != "ideal":
+        raise UsageError("--engines names the engines already", "leave out --engine")
     names = list(ENGINES) if list(asked.engines) == ["all"] else list(dict.fromkeys(["ideal", *asked.engines]))
     architecture = load(asked.models[0])
     if asked.settings:

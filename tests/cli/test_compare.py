@@ -89,6 +89,8 @@ def test_engines_that_refuse_say_why(ask: Callable[..., Answer]) -> None:
         (["--engines", "all"], "--engines compares one MODEL"),
         (["llama-2-7b", "--engines", "vlm"], "unknown engine 'vlm'"),
         (["llama-2-7b", "--engines", "vllm,sglang", "-E", "blok_size=1"], "none of ideal, vllm, sglang has the setting 'blok_size'"),
+        (["llama-2-7b", "--engines", "vllm", "-e", "sglang"], "--engines names the engines already"),
+        (["--kv-memory", "1GiB"], "a memory to fit into is compared over engines"),
         (["llama-2-7b", "nonesuch"], "unknown model 'nonesuch'"),
         (["llama-2-7b", "-t", "paged", "-e", "vllm"], "compare paged under the ideal engine"),
     ],
