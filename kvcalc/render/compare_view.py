@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 _FIGURES = (
     Column("per_token", "per token", "bytes", 1),
     Column("total", "total", "bytes"),
-    Column("size", "size", "size", 3),
-    Column("fixed", "fixed", "bytes", 4),
+    Column("size", "size", "size", 4),
+    Column("fixed", "fixed", "bytes", 5),
     Column("ratio", "ratio", "ratio"),
     Column("saving", "saved", "percent", 2),
-    Column("bar", "", "bar", 5),
-    Column("attended", "layers x positions read", "text", 6),
+    Column("bar", "", "bar", 6),
+    Column("attended", "layers x positions read", "text", 3),
 )
 _TECHNIQUES = (Column("name", "technique"), *_FIGURES, Column("parameters", "parameters", "prose", 7))
-_MODELS = (Column("name", "model"), Column("kv_dtype", "format", "text", 4), *_FIGURES)
+_MODELS = (Column("name", "model"), Column("kv_dtype", "format", "text", 5), *_FIGURES)
 _ENGINES = (
     Column("name", "engine"),
     Column("kv_dtype", "format", "text", 3),
