@@ -102,7 +102,9 @@ def tensors_by_layer(architecture: Architecture, *, expanded: bool = False) -> l
     if keeps_nothing(architecture):
         return [()] * architecture.layers.count
     quirk, layout = QUIRKS.get(architecture.family, RULE), architecture.layers
-    layer = Layer(quirk, broadcast=bool(architecture.traits.get(quirk.broadcast)), expanded=expanded)
+    # An encoder runs on at least one token: without one, there is no decode step and no cache.
+    least_source = int(bool(architecture.traits.get("is_encoder_decoder")))
+    layer = Layer(quirk, bool(architecture.traits.get(quirk.broadcast)), expanded, least_source)
     tensors = {name: layer.tensors(states) for name, states in layout.states.items()}
     found = [tensors[name] for name in layout.order]
     first = next((i for i, kept in enumerate(found) if any(tensor.name == "index" for tensor in kept)), None)

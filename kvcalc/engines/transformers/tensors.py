@@ -111,12 +111,14 @@ class CacheTensor(NamedTuple):
 class Layer(NamedTuple):
     """How a family's layers turn states into tensors: its departures from the rule.
 
-    broadcast: KV heads are repeated to every query head. expanded: MLA is cached as K and V of every head.
+    broadcast: KV heads are repeated to every query head. expanded: MLA is cached as K and V of every head. least_source: tokens
+    that an encoder sees at least, where the config does not say how many.
     """
 
     quirk: Quirk
     broadcast: bool = False
     expanded: bool = False
+    least_source: int = 0
 
     def tensors(self, states: Sequence[State]) -> tuple[CacheTensor, ...]:
         """Every tensor of a layer that keeps `states`."""
@@ -135,6 +137,8 @@ class Layer(NamedTuple):
         # The file's word counts here, also for a window that the released model never reaches (`nominal`).
         window = getattr(state, "window", None)
         rows = Rows("window", window) if window else _rows(buffer.extent)
+        if buffer.extent.kind == "source":
+            rows = Rows("fixed", max(buffer.extent.size, self.least_source))
         if buffer.role in ("key", "value"):
             heads = getattr(state, "query_heads", None) if self.broadcast else None
             yield CacheTensor(state.kind, buffer.name, heads or buffer.vectors, buffer.width, rows)

@@ -189,6 +189,12 @@ def test_cross_attention_holds_the_source() -> None:
     assert plan(model(cross, count=32), 7).total == 32 * 1500 * 20 * 128 * 2
 
 
+def test_an_encoder_sees_one_token_at_least_and_an_image_none() -> None:
+    cross = Cross(kv_heads=16, head_dim=64)
+    assert plan(model(cross, count=12, traits={"is_encoder_decoder": True}), 7).total == 12 * 1 * 16 * 128 * 2
+    assert plan(model(cross, count=12), 7).total == 0
+
+
 def v4(ratio: int, *, index: bool) -> tuple[State, ...]:
     window = Latent(latent_dim=448, rope_dim=64, window=128)
     kept: tuple[State, ...] = (window, Compressed(latent_dim=512, rope_dim=64, ratio=ratio))
