@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 MOST_TICKS = 8
+#: A linear axis may have steps of down to 1/1024 of its unit.
+_HALVINGS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,30 +79,33 @@ def unit_of(size: int) -> tuple[str, int]:
 def _powers(low: int, high: int) -> list[int]:
     """At least two powers of 2**step that enclose both, with the first `step` that makes few enough."""
 
-    def ticks(step: int) -> list[int]:
+    def powers(step: int) -> range:
         first = (low.bit_length() - 1) // step
-        last = max(-(-(high - 1).bit_length() // step), first + 1)
-        return [2 ** (power * step) for power in range(first, last + 1)]
+        return range(first, max(-(-(high - 1).bit_length() // step), first + 1) + 1)
 
-    return _first_few(ticks)
+    step = _first_few(powers)
+    return [2 ** (power * step) for power in powers(step)]
 
 
 def _multiples(unit: int, low: int, high: int, *, beyond: bool = False) -> list[int]:
-    """Multiples of a power of two of `unit` from `low` to `high`, or `beyond` it."""
+    """Multiples of a power of two of `unit` from `low` to `high`, or `beyond` it, with the first power that makes few enough."""
 
-    def ticks(power: int) -> list[int]:
-        step = max(unit * 2**power >> 10, 1)
-        last = -(-high // step) if beyond else high // step
-        return [count * step for count in range(-(-low // step), last + 1)]
+    def size(power: int) -> int:
+        return max((unit << power) >> _HALVINGS, 1)
 
-    return _first_few(ticks)
+    def multiples(power: int) -> range:
+        return range(-(-low // size(power)), (-(-high // size(power)) if beyond else high // size(power)) + 1)
+
+    power = _first_few(multiples)
+    return [count * size(power) for count in multiples(power)]
 
 
-def _first_few(ticks: Callable[[int], list[int]]) -> list[int]:
+def _first_few(counts: Callable[[int], range]) -> int:
+    """The first step at which there are at most MOST_TICKS."""
     step = 1
-    while len(found := ticks(step)) > MOST_TICKS:
+    while len(counts(step)) > MOST_TICKS:
         step += 1
-    return found
+    return step
 
 
 def _exact(value: Fraction) -> str:

@@ -6,7 +6,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.render.plot_text import chart
-from kvcalc.render.plot_words import headline
+from kvcalc.render.plot_words import headline, name
 from kvcalc.render.view import Column, Table, Text, View
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _table(document: Mapping[str, Any]) -> Table:
     by_line = [{point["context"]: point[figure] for point in entry["points"]} for entry in series]
     columns = (
         Column("context", "tokens", "count"),
-        *(Column(entry["name"], entry["name"], "bytes", place) for place, entry in enumerate(series)),
+        *(Column(name(entry), name(entry), "bytes", place) for place, entry in enumerate(series)),
     )
     return Table(columns, tuple((context, *(sizes.get(context) for sizes in by_line)) for context in sorted(shown)))
 

@@ -18,7 +18,7 @@ def headline(document: Mapping[str, Any]) -> str:
     text = _end(document, series[0]) + (f"; smallest: {_end(document, series[-1])}" if len(series) > 1 else "")
     if document["kv_memory"] is None:
         return text
-    fitting = [f"{fits(entry)} ({entry['name']})" if len(series) > 1 else fits(entry) for entry in document["series"]]
+    fitting = [f"{fits(entry)} ({name(entry)})" if len(series) > 1 else fits(entry) for entry in document["series"]]
     return f"{text}; {show_bytes(document['kv_memory'])} hold {', '.join(fitting)}"
 
 
@@ -38,7 +38,7 @@ def legend(document: Mapping[str, Any]) -> list[str]:
     """Each line's name with its last figure, and what fits into the memory; the memory itself at the end."""
     found = []
     for entry in document["series"]:
-        text = f"{clean(entry['name'], _LONGEST_NAME)}: {human(_last(document, entry))} at {entry['points'][-1]['context']:,}"
+        text = f"{name(entry)}: {human(_last(document, entry))} at {entry['points'][-1]['context']:,}"
         found.append(text if document["kv_memory"] is None else f"{text}, {fits(entry)} fit")
     return found if document["kv_memory"] is None else [*found, f"memory for the cache: {human(document['kv_memory'])}"]
 
@@ -48,9 +48,14 @@ def fits(entry: Mapping[str, Any]) -> str:
     return "no tokens" if entry["max_context"] is None else f"{entry['max_context']:,} tokens"
 
 
+def name(entry: Mapping[str, Any]) -> str:
+    """A line's name, fit for a terminal."""
+    return clean(entry["name"], _LONGEST_NAME)
+
+
 def _last(document: Mapping[str, Any], entry: Mapping[str, Any]) -> int:
     return int(entry["points"][-1][document["figure"]])
 
 
 def _end(document: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
-    return f"{show_bytes(_last(document, entry))} for {show_tokens(entry['points'][-1]['context'])} tokens: {entry['name']}"
+    return f"{show_bytes(_last(document, entry))} for {show_tokens(entry['points'][-1]['context'])} tokens: {name(entry)}"
