@@ -85,8 +85,10 @@ def _sequences(document: Mapping[str, Any]) -> str:
 
 
 def _range(document: Mapping[str, Any], key: str, unit: str = "") -> str:
-    """`56`, or `56 (52 to 57)` where the memory is an estimate; `none` without the unit where nothing fits."""
+    """`56`, or `56 (52 to 57)` where the memory is an estimate; without a figure, `none` fits or nothing ends it."""
     value = document[key]
+    if value is None and document["fits"]:
+        return "no limit"
     text = "none" if value is None else f"{value:,}{unit}"
     low, high = document.get(f"{key}_range", (value, value))
     return text if low == high else f"{text} ({_count(low)} to {_count(high)})"
