@@ -344,7 +344,8 @@ def reasons(plan: Plan, ideal: Plan) -> list[str]:
             key = (state, _change(new, old))
             sizes[key] = sizes.get(key, 0) + difference
             buffers.setdefault(key, []).append(buffer.replace("_", " "))
-    ordered = sorted(sizes, key=lambda key: -abs(sizes[key]))
+    # Engines draw copies on other ranks as lines of their own; what adds up to nothing is no difference.
+    ordered = sorted((key for key, size in sizes.items() if size), key=lambda key: -abs(sizes[key]))
     return [
         f"{'+' if sizes[key] > 0 else '-'}{human(abs(sizes[key]))} {key[0]} {', '.join(buffers[key])}" + (f": {key[1]}" if key[1] else "")
         for key in ordered

@@ -166,3 +166,10 @@ def test_a_what_if_under_another_engine() -> None:
     mine = get_engine("llama.cpp").plan(load("llama-3.1-8b"), Workload(context=4096)).total
     assert Fraction(totals(found)["mqa"], totals(found)["llama-3.1-8b"]) == Fraction(1, 8)
     assert totals(found)["llama-3.1-8b"] == mine
+
+
+def test_copies_that_another_engine_draws_apart_are_no_difference() -> None:
+    found = compare(Comparing(Workload(context=1024, tensor_parallel=8), models=("deepseek-v3.2",), engines=("ideal", "vllm"))).to_dict()
+    ideal, vllm = found["rows"]
+    assert ideal["bytes"]["total"] == vllm["bytes"]["total"] == 8 * 61 * 1024 * (1152 + 132)
+    assert vllm["why"] == []
