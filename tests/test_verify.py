@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvcalc.architecture import Architecture, Layout
+from kvcalc.architecture import Architecture, Layout, Source
 from kvcalc.engines.transformers import quirks
 from kvcalc.errors import EngineRejectsError, InvalidConfigError, UnsupportedArchitectureError, UsageError
-from kvcalc.sources import load
+from kvcalc.sources import hub, load
+from kvcalc.sources.hf_config import read_config
 from kvcalc.verify import published, run, verify
 from kvcalc.verify.mirror import layer_types, mirror
 
@@ -131,6 +132,25 @@ def test_a_published_config_goes_to_the_class_as_it_is(tmp_path: Path) -> None:
     for text in (str(tmp_path), str(tmp_path / "config.json")):
         assert published(text, load(text)) == SMALL
     assert published({"hf_config": SMALL}, load({"hf_config": SMALL})) == SMALL
+
+
+def test_the_config_of_a_repository_is_read_at_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(SMALL))
+    asked: list[tuple[str, ...]] = []
+
+    class Repository:
+        def __init__(self, *where: str) -> None:
+            asked.append(where)
+
+        def fetch(self, file: str, _limit: int) -> hub.Fetched:
+            asked.append((file,))
+            return hub.Fetched(path, "abc")
+
+    monkeypatch.setattr(hub, "Repository", Repository)
+    architecture = read_config(SMALL, model_id="org/name", source=Source(file="org/name/config.json", where="Hub", revision="abc"))
+    assert published("org/name", architecture) == SMALL
+    assert asked == [("org/name", "abc"), ("config.json",)]
 
 
 def test_catalogue_entries_and_yaml_have_none(tmp_path: Path) -> None:

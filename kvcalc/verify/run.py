@@ -65,6 +65,7 @@ def measure(fields: Mapping[str, Any], class_name: str, dtype: str, context: int
     with _quiet():
         import torch
         import transformers
+        from torch.fx.experimental import _config as meta
         from transformers.initialization import no_init_weights
 
         model_type = str(fields.get("model_type"))
@@ -72,7 +73,8 @@ def measure(fields: Mapping[str, Any], class_name: str, dtype: str, context: int
             config = _config_class(model_type).from_dict({key: value for key, value in fields.items() if key not in _NOT_SHAPES})
             _tame(config)
             builder = _builder(config, class_name)
-            with torch.device("meta"), torch.inference_mode():
+            # Experts ask which tokens are theirs; without numbers, all are. No cache depends on it.
+            with torch.device("meta"), torch.inference_mode(), meta.patch(meta_nonzero_assume_all_nonzero=True):
                 with no_init_weights():
                     model = builder(config, dtype=getattr(torch, _TORCH[dtype])).eval()
                 cache = _decode(model, config, context)
@@ -151,11 +153,12 @@ def _decode(model: Any, config: Any, context: int) -> Any:
     return cache
 
 
-def _layers(cache: Any) -> Iterator[int]:
-    """Bytes of each entry of a cache: its layers, or all of it as one."""
+def _layers(cache: Any) -> list[int]:
+    """Bytes of each layer of a cache; all of it as one where it has no layers, or keeps tensors beside them."""
     seen: set[int] = set()
-    for layer in getattr(cache, "layers", None) or [cache]:
-        yield sum(_storages(layer, seen))
+    layers = [sum(_storages(layer, seen)) for layer in getattr(cache, "layers", None) or ()]
+    beside = sum(_storages(cache, seen))
+    return [sum(layers) + beside] if beside or not layers else layers
 
 
 def _storages(value: Any, seen: set[int]) -> Iterator[int]:
