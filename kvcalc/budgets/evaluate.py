@@ -14,7 +14,7 @@ from kvcalc.budgets.verdict import Check, Verdict
 from kvcalc.engines import get_engine
 from kvcalc.errors import KvcalcError, UsageError
 from kvcalc.fit import MOST, largest_context, last_that
-from kvcalc.memory_budget import memory_budget
+from kvcalc.memory_budget import memory_budget, without_share
 from kvcalc.sources import load
 from kvcalc.sources.weights import measured_weights
 
@@ -75,8 +75,14 @@ class Case:
         return get_engine(self.budget.request.engine)
 
     def fitting(self, workload: Workload) -> Fitting:
-        """The engine, started once for every context of that question."""
-        return self.engine.fitting(self.architecture, workload, self._memory(workload) if self.needs_memory else 0)
+        """The engine, started once for every context of that question, with the memory that its limits are about."""
+        if not self.needs_memory:
+            return self.engine.fitting(self.architecture, workload, 0)
+        if workload.kv_memory is not None:
+            return self.engine.fitting(self.architecture, workload, workload.kv_memory)
+        request = replace(self.budget.request, workload=workload)
+        left = memory_budget(self.architecture, request, measured=self._measured, **self.budget.memory).kv_likely
+        return self.engine.fitting(self.architecture, without_share(request).workload, left)
 
     def ask(self, workload: Workload, fitting: Fitting) -> tuple[Plan, tuple[Check, ...]]:
         """The plan, and every limit against its figure, those missed by the most first."""
@@ -124,13 +130,6 @@ class Case:
                 f"{self.engine.name} has no notion of a capacity in tokens, which min_tokens limits", "use min_context instead"
             )
         return capacity.tokens
-
-    def _memory(self, workload: Workload) -> int:
-        """Bytes for the cache on one device: given, or what the card leaves."""
-        if workload.kv_memory is not None:
-            return workload.kv_memory
-        request = replace(self.budget.request, workload=workload)
-        return memory_budget(self.architecture, request, measured=self._measured, **self.budget.memory).kv_likely
 
     @cached_property
     def _measured(self) -> int | None:

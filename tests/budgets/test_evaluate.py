@@ -11,6 +11,9 @@ import pytest
 from kvcalc.budgets.evaluate import evaluate
 from kvcalc.budgets.file import read_budgets
 from kvcalc.check import Gate, check
+from kvcalc.engines import ENGINES
+from kvcalc.request import parse_request
+from kvcalc.sizing import size
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,3 +150,16 @@ def test_a_gpu_needs_weights_that_are_known(tmp_path: Path) -> None:
     found = gate(tmp_path, card, card | {"weights": "16GiB"})
     assert [verdict.status for verdict in found.verdicts] == ["error", "pass"]
     assert found.exit_code == 2
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_card_gives_what_fit_says_that_it_gives(tmp_path: Path, engine: str) -> None:
+    """The same division of the card's memory, and the same search."""
+    asked = {"model": "llama-3.1-8b", "engine": engine, "context": 8192, "gpu": "h100-80gb"}
+    sized = size(parse_request(asked), weights=15 * 1024**3)
+    budget = asked | {"weights": "15GiB", "limits": {"min_sequences": 1, "min_context": 8192}}
+    (verdict,) = gate(tmp_path, budget).verdicts
+    assert {check.limit: check.actual for check in verdict.checks} == {
+        "min_sequences": sized.fit.max_sequences,
+        "min_context": sized.fit.max_context,
+    }
