@@ -102,9 +102,10 @@ def tensors_by_layer(architecture: Architecture, *, expanded: bool = False) -> l
     if keeps_nothing(architecture):
         return [()] * architecture.layers.count
     quirk, layout = QUIRKS.get(architecture.family, RULE), architecture.layers
-    # An encoder runs on at least one token: without one, there is no decode step and no cache.
-    least_source = int(bool(architecture.traits.get("is_encoder_decoder")))
-    layer = Layer(quirk, bool(architecture.traits.get(quirk.broadcast)), expanded, least_source)
+    traits = architecture.traits
+    # An encoder runs on at least one token: without one, there is no decode step and no cache. A decoder alone has none.
+    least_source = int(bool(traits.get("is_encoder_decoder")) and not traits.get("is_decoder"))
+    layer = Layer(quirk, bool(traits.get(quirk.broadcast)), expanded, least_source)
     tensors = {name: layer.tensors(states) for name, states in layout.states.items()}
     found = [tensors[name] for name in layout.order]
     first = next((i for i, kept in enumerate(found) if any(tensor.name == "index" for tensor in kept)), None)

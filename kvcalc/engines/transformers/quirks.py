@@ -19,6 +19,7 @@ class Quirk:
 
     recurrent, conv, index   the type of recurrent matrices, convolution columns and index keys
     extra_columns            convolution columns beyond the kernel - 1 that the mathematics needs
+    gated_index              each index key has gate scores of its own width beside it, and a mark that it is no padding
     positions                int64 numbers a token beside the index keys of the first layer that has them
     latent_is_kv             the latent is cached as K and again as V
     broadcast                the config's field under which keys and values are repeated to every query head before they are cached
@@ -29,6 +30,7 @@ class Quirk:
     conv: str = MODEL
     index: str = MODEL
     extra_columns: int = 1
+    gated_index: bool = False
     positions: int = 0
     latent_is_kv: bool = False
     broadcast: str = ""
@@ -41,6 +43,7 @@ QUIRKS: dict[str, Quirk] = {
     "deepseek_v4": Quirk(latent_is_kv=True),
     "dots3_note_text": Quirk(index=FP32),
     "falcon": Quirk(broadcast="new_decoder_architecture"),
+    "glm5_next_text": Quirk(gated_index=True),
     **dict.fromkeys(("inkling_text", "inkling2_text", "inkling2_loop_text"), Quirk(conv=FP32)),
     "minimax": Quirk(recurrent=MODEL),
     "qwen4_exp_text": Quirk(positions=3),

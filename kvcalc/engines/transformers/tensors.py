@@ -143,7 +143,8 @@ class Layer(NamedTuple):
             heads = getattr(state, "query_heads", None) if self.broadcast else None
             yield CacheTensor(state.kind, buffer.name, heads or buffer.vectors, buffer.width, rows)
         elif buffer.role == "index":
-            yield CacheTensor(state.kind, buffer.name, buffer.vectors, buffer.width, EVERY, self.quirk.index)
+            width = 2 * buffer.width + 1 if self.quirk.gated_index else buffer.width
+            yield CacheTensor(state.kind, buffer.name, buffer.vectors, width, EVERY, self.quirk.index)
         elif state.kind == "fixed":
             yield CacheTensor(state.kind, buffer.name, buffer.vectors, buffer.width, rows, MODEL if buffer.dtype == CACHE else buffer.dtype)
         elif buffer.role == "conv":

@@ -131,6 +131,11 @@ def test_dots3_keeps_its_index_keys_in_fp32() -> None:
     assert plan(model((MLA, Index(index_dim=128)), family="dots3_note_text"), 10).total == 10 * (1_152 + 128 * 4)
 
 
+def test_glm_5_next_keeps_gates_beside_its_index_keys() -> None:
+    """128 of key, 128 of gate scores and one mark: 514 B a token and layer, for every token (measured)."""
+    assert plan(model((Latent(latent_dim=512), Index(index_dim=128, pool=16)), family="glm5_next_text"), 17).total == 17 * (1_024 + 514)
+
+
 def test_gated_deltanet_keeps_k_columns_and_fp32_matrices() -> None:
     """Qwen3-Next-80B at 4,097 tokens, measured: 178,544,640 B."""
     net = GatedDeltaNet(key_heads=16, value_heads=32, key_head_dim=128, value_head_dim=128, conv_kernel=4)
@@ -193,6 +198,7 @@ def test_an_encoder_sees_one_token_at_least_and_an_image_none() -> None:
     cross = Cross(kv_heads=16, head_dim=64)
     assert plan(model(cross, count=12, traits={"is_encoder_decoder": True}), 7).total == 12 * 1 * 16 * 128 * 2
     assert plan(model(cross, count=12), 7).total == 0
+    assert plan(model(cross, count=12, traits={"is_encoder_decoder": True, "is_decoder": True}), 7).total == 0
 
 
 def v4(ratio: int, *, index: bool) -> tuple[State, ...]:
