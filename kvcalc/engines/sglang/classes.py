@@ -87,6 +87,12 @@ WINDOW_POOL = _names("""
     UnlimitedOCRForCausalLM Dots3NoteForCausalLM
 """)
 
+#: Of these, the ones whose window pool has the shape of the sliding layers (is_hybrid_swa_compress); the others have that of the full ones.
+SHAPED_WINDOWS = _names("""
+    MiMoV2ForCausalLM MiMoV2FlashForCausalLM Gemma4ForCausalLM Gemma4ForConditionalGeneration EmbeddingGemma2Model
+    InklingForConditionalGeneration Gemma4UnifiedForConditionalGeneration DiffusionGemmaForBlockDiffusion
+""")
+
 #: Of these, the ones that SGLang also serves when none of their layers slides.
 WINDOWS_OPTIONAL = _names("BeamForCausalLM LagunaForCausalLM")
 

@@ -45,8 +45,8 @@ class _Case:
     def tokens(self, context: int, sequences: int) -> int:
         """Tokens of the pool on one rank: whole pages of every sequence, those of a cached prefix once."""
         server = self.server
-        pages = ceil_page(-(-context // server.dcp), server.page)
-        shared = min(pages, floor_page(self.workload.shared_prefix // server.dcp, server.page)) if server.radix else 0
+        pages = ceil_page(-(-context // server.spread), server.page)
+        shared = min(pages, floor_page(self.workload.shared_prefix // server.spread, server.page)) if server.radix else 0
         return shared + sequences * (pages - shared)
 
 
@@ -108,7 +108,7 @@ class Sglang(Engine):
             return Capacity(fits=False, tokens=0, concurrency=0, block_size=server.page, warnings=(error.message,))
         return Capacity(
             fits=_fits(case, sizes),
-            tokens=sizes.tokens * server.dcp,
+            tokens=sizes.tokens * server.spread,
             concurrency=sizes.requests,
             block_size=server.page,
             sliding_tokens=sizes.sliding,

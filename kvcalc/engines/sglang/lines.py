@@ -98,11 +98,11 @@ class PoolLayout:
 
     def _copies(self, row: Row) -> int:
         """Ranks of a decode context parallel group whose rows this tensor holds: one, or all of them."""
-        return 1 if row.spread else self.server.dcp
+        return 1 if row.spread else self.server.spread
 
     def _row(self, sheet: _Sheet, row: Row, layers: list[int], total: int, sizes: Sizes, one: Sizes, *, draft: bool = False) -> None:
         page, tokens, copies = self.server.page, self._tokens(row, sizes), self._copies(row)
-        size = tokens // page * row.page_bytes(page) * copies
+        size = -(-tokens // page) * row.page_bytes(page) * copies
         what = f"{tokens * copies:,} tokens" + ("" if row.tokens == 1 else f" / {row.tokens}")
         sheet.add(
             [count * size for count in layers],

@@ -2,7 +2,7 @@
 
     cell = Σ rows   layers x bytes of a row on one rank                    pool_configurator.py, _compute_cell_size
 
-K and V        kv_heads // (attention ranks / dcp), at least one, x width; V by its own width
+K and V        kv_heads // (attention ranks / dcp), at least one, x width; V by its own width. Priced without dcp beside windows
 latents        one row on every rank                   index keys   one row on every rank, uint8, only where a layer owns an indexer
 full pool      all layers alike, in the geometry of the full ones, also layers that share another's cache or keep nothing;
                hybrids with recurrent layers: only the layers that have attention
@@ -186,28 +186,30 @@ class _Reader:
         return self._latent_rows(shape, pool) if shape.kind == "latent" else self._head_rows(shape, state.kind, pool)
 
     def _head_rows(self, shape: State, kind: str, pool: str) -> tuple[Row, ...]:
-        ranks = self.server.attn_tp // (1 if pool == SLIDING else self.server.dcp)
-        stored = self._stored()
-        key, value = shape.buffers()
-        self._check_width(key.width, value.width)
-        heads = kv_heads(key.vectors, ranks)
+        stored, server = self._stored(), self.server
+        priced, held = shape.buffers(), self._held_shape(shape, pool).buffers()
+        self._check_width(*(item.width for item in held))
+        shaped = pool == SLIDING and server.class_name in classes.SHAPED_WINDOWS
+        ranks = server.attn_tp if shaped else server.attn_tp // server.dcp
         name = kind if kind not in ("none", "shared") else shape.kind
-        rows = [
-            Row(
-                pool,
-                name,
-                item.name,
-                item.elements,
-                stored.name,
-                stored.row_bytes(item.width, heads),
-                stored.row_bytes(item.width, item.vectors),
-            )
-            for item in (key, value)
-        ]
+        rows = []
+        for price, item in zip(priced, held, strict=True):
+            heads = kv_heads(price.vectors, server.attn_tp if server.windows else ranks)
+            rank = stored.row_bytes(item.width, kv_heads(item.vectors, ranks))
+            whole = stored.row_bytes(item.width, item.vectors)
+            rows.append(Row(pool, name, item.name, item.elements, stored.name, rank, whole, cell=stored.row_bytes(price.width, heads)))
         if self._mixed and pool == FULL:
+            key, value = held
             scales = (key.width + value.width) // FP4_BLOCK
-            rows.append(Row(pool, name, "linear scales", scales * key.vectors, "fp8", heads * scales, key.vectors * scales))
+            size = kv_heads(key.vectors, ranks) * scales
+            rows.append(Row(pool, name, "linear scales", scales * key.vectors, "fp8", size, key.vectors * scales))
         return tuple(rows)
+
+    def _held_shape(self, shape: State, pool: str) -> State:
+        """The shape that is allocated: windows have their own where the class says so, else that of the full layers."""
+        if pool == SLIDING and self.server.class_name not in classes.SHAPED_WINDOWS and self.main is not None and self.main.kind == "full":
+            return self.main
+        return shape
 
     @property
     def _mixed(self) -> bool:
@@ -237,7 +239,9 @@ class _Reader:
         if stored.name == "mxfp8":
             stored = FORMATS["fp8"]
         size = stored.latent_bytes(buffer.width - buffer.rope, buffer.rope)
-        return (Row(pool, shape.kind, "latent", buffer.width, stored.name, size, size),)
+        # beside recurrent layers the latents' 4-bit pool is not packed, and the budget counts on it
+        held = buffer.width if self.hybrid and self.server.flag in FOUR_BITS else size
+        return (Row(pool, shape.kind, "latent", buffer.width, stored.name, held, held, cell=size),)
 
     def _index_row(self, state: State) -> Row:
         (buffer,) = state.buffers()

@@ -98,6 +98,11 @@ class Server:
         return self.class_name == classes.DEEPSEEK_V4
 
     @property
+    def spread(self) -> int:
+        """Ranks over which decode context parallelism spreads tokens; pools of windows hold all of them on each."""
+        return 1 if self.windows else self.dcp
+
+    @property
     def ranks(self) -> int:
         """Devices of one pipeline stage."""
         return self.attn_tp * self.attn_dp

@@ -64,7 +64,7 @@ class Prices:
         """Prices of one pipeline stage."""
         rows = pools.stages[stage]
         full_layers, sliding_layers = pools.layers(FULL)[stage], pools.layers(SLIDING)[stage]
-        full = sum(row.price * layers * (1 if row.spread else server.dcp) for row, layers in rows.items() if row.pool == FULL)
+        full = sum(row.price * layers * (1 if row.spread else server.spread) for row, layers in rows.items() if row.pool == FULL)
         sliding = sum(row.price * layers for row, layers in rows.items() if row.pool == SLIDING)
         drafts = server.draft_layers
         if not server.windows:
@@ -167,7 +167,8 @@ class Sizer:
         if not self.has_full:
             return tokens
         if self.by_requests:
-            return min(self.request_cap, tokens)
+            limit = self.server.args["max_total_tokens"]
+            return min(self.request_cap, limit if limit is not None and floor_page(limit, self.server.page) == tokens else tokens)
         sliding = self.sliding_tokens(tokens)
         if sliding <= self.window + self.server.page:
             raise EngineRejectsError(

@@ -177,3 +177,15 @@ def test_strategies_and_pages_that_a_model_cannot_have() -> None:
         ASKED.plan(qwen3_next(), 4096, page_size=16, mamba_radix_cache_strategy="no_buffer")
     with pytest.raises(EngineRejectsError, match="does not divide the 256 tokens"):
         ASKED.plan(qwen3_next(), 4096, page_size=96)
+
+
+def test_four_bits_beside_recurrent_layers() -> None:
+    """Kimi Linear: the budget counts 324 B for a latent of 576 elements, and the pool holds a byte for each."""
+    states = {"k": Kda(heads=32, head_dim=128, conv_kernel=4), "l": Latent(latent_dim=512, rope_dim=64)}
+    kimi = model(["k*3", "l"], 8, states, "kimi_linear", max_context=65_536)
+    asked = {"kv_dtype": "fp4_mx_block16", "attention_backend": "flashinfer", "max_mamba_cache_size": 5}
+    slot = 6 * (3 * 12_288 * 2 + 32 * 128 * 128 * 4)
+    assert ASKED.plan(kimi, 8192, **asked).per_device == 8193 * 2 * 576 + 6 * slot
+    found = ASKED.capacity(kimi, GIB + 6 * slot, **asked)
+    assert found.tokens is not None
+    assert abs(found.tokens - GIB // (2 * 324)) <= 1

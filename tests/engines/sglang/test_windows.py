@@ -144,3 +144,20 @@ def test_what_fits_counts_a_window_and_a_page_a_sequence() -> None:
     assert found.fits
     assert not ASKED.capacity(gpt_oss(), memory, 8192, sequences=5, **ratio).fits
     assert ASKED.capacity(gpt_oss(), 2 * memory, 8192, sequences=5).fits
+
+
+def test_decode_context_parallelism_does_not_spread_windows() -> None:
+    """8 ranks, 2 of each group: priced as 1 head a rank, held as 8 // (8 / 2) = 2, and every token on each rank."""
+    asked = {"tensor_parallel": 8, "decode_context_parallel": 2}
+    found = ASKED.capacity(gpt_oss(), 20 * GIB, **asked)
+    assert found.tokens == int(20 * GIB // (12 * 256 * 1.8))
+    plan = ASKED.plan(gpt_oss(), 32_768, **asked)
+    assert plan.per_device == 12 * 512 * (32_769 + int(32_768 * 0.8) + 1)
+
+
+def test_a_limit_that_fills_no_page_still_bounds_the_windows() -> None:
+    """The limit of 20,000 leaves 312 whole pages of 64 to the full pool; the windows keep it, in 313."""
+    asked = {"disable_radix_cache": True, "max_running_requests": 100, "page_size": 64, "max_total_tokens": 20_000}
+    found = ASKED.capacity(gpt_oss(), 20 * GIB, **asked)
+    assert (found.tokens, found.sliding_tokens) == (19_968, 20_000)
+    assert ASKED.plan(gpt_oss(), 4096, **asked).per_device == 12 * ROW * (313 * 64 + 314 * 64)
