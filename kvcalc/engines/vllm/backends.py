@@ -162,7 +162,7 @@ def flash_version(ask: Ask) -> int:
     return 2
 
 
-_FA3_HEADS = 256
+_FA3, _FA3_HEADS = 3, 256
 _FA4_HEADS = 128
 _FA4_PAGED_HEADS = 256
 #: FlashAttention 4's kernel for heads of 256 on Blackwell reads pages of 128, its fp8 kernel for heads of 512 on Hopper pages of 64.
@@ -425,6 +425,15 @@ def select_backend(ask: Ask, asked: str | None = None) -> Backend:
         f"vLLM has no attention backend for heads of {ask.head_size} with a cache of {ask.cache_dtype} on this card",
         "; ".join(reasons[:4]),
     )
+
+
+def uneven_backend(ask: Ask) -> Backend:
+    """The kernel of a model that names one for K and V of different widths: FlashAttention from version 3 on, else Triton's."""
+    if flash_version(ask) < _FA3:
+        return _runnable(TRITON, ask)
+    if ask.quantized and ask.major != HOPPER // 10:
+        raise EngineRejectsError(f"vLLM refuses a cache of {ask.cache_dtype} with K and V of different widths here", "leave --kv-dtype out")
+    return FLASH_ATTN
 
 
 def _runnable(backend: Backend, ask: Ask) -> Backend:

@@ -46,8 +46,11 @@ MLA_FAMILIES = frozenset(
 )
 #: Families without attention, by their class; a hybrid whose config leaves no attention layer is none of them.
 ATTENTION_FREE = frozenset({"falcon_mamba", "mamba", "mamba2"})
-#: Families with attention sinks.
-SINK_FAMILIES = frozenset({"gpt_oss", "openai_privacy_filter"})
+#: Families with attention sinks, and what a config says where only its window layers have them.
+SINK_FAMILIES = frozenset({"gpt_oss", "granite_swa", "granitemoe_swa", "openai_privacy_filter"})
+WINDOW_SINKS = ("add_swa_attention_sink_bias", "swa_attention_sink_enabled")
+#: Families that name their kernel themselves where K and V differ in width (models/mimo_v2.py).
+UNEVEN_FAMILIES = frozenset({"mimo_v2", "mimo_v2_flash"})
 #: Families whose model runs on one attention backend only.
 ONLY_BACKEND = {"flint": "FLASHINFER"}
 #: Wrappers whose image tokens see each other (is_mm_prefix_lm); Gemma 4 says so in its config.
@@ -306,6 +309,13 @@ def _uses_mm_prefix(start: Start) -> bool:
     return outer is not None and start.family in MM_PREFIX_FAMILIES and traits.get("use_bidirectional_attention") == "vision"
 
 
+def _has_sinks(state: State, start: Start) -> bool:
+    traits = start.architecture.traits
+    if start.family in SINK_FAMILIES:
+        return traits.get("attention_sinks") is not False
+    return state.kind == "sliding" and any(traits.get(name) is True for name in WINDOW_SINKS)
+
+
 def ask_of(kind: Kind, start: Start) -> backends.Ask:
     """What this layer asks of a backend."""
     state: Any = kind.state
@@ -320,7 +330,7 @@ def ask_of(kind: Kind, start: Start) -> backends.Ask:
         block_size=start.args["block_size"],
         mla=mla,
         sparse=mla and any(other.state.kind == "index" for other in start.kinds),
-        sink=start.family in SINK_FAMILIES,
+        sink=_has_sinks(state, start),
         mm_prefix=not mla and state.kind in ("full", "sliding") and _uses_mm_prefix(start),
         sliding=state.kind == "sliding",
         cross=state.kind == "cross",
@@ -356,6 +366,8 @@ def _choose(kind: Kind, start: Start) -> Choice | None:
     if kind.state.kind == "chunked" and kind.dtype == dtypes.AUTO and start.cache.startswith("turboquant_"):
         raise EngineRejectsError(f"vLLM refuses a cache of {start.cache} for chunked layers that keep the model's type", "choose fp8")
     ask = ask_of(kind, start)
+    if start.family in UNEVEN_FAMILIES and ask.value_size != ask.head_size:
+        return Choice(backends.uneven_backend(ask), ask, kind.dtype)
     backend = backends.select_backend(ask, start.args["attention_backend"])
     if backend.name != ONLY_BACKEND.get(start.family, backend.name):
         raise EngineRejectsError(
@@ -392,7 +404,8 @@ def block_sizes(start: Start, choices: Sequence[Choice | None], recurrent_page: 
         return blocksize.Blocks(given or backends.DEFAULT_BLOCK)
     pairs = [(choice.backend, choice.ask) for choice in attention]
     backends.check_layouts(pairs)
-    first = attention[0]
+    # A layer's index keys register before its latents.
+    first = next((choice for choice in attention if choice.backend is backends.INDEXER), attention[0])
     # A single backend is asked with the whole model's head size.
     model_ask = first.ask._replace(head_size=max(first.ask.head_size, _model_head(start))) if first.ask.head_size else first.ask
     whole = [(choice.backend, model_ask if choice.backend is first.backend else choice.ask) for choice in attention]

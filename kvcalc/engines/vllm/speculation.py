@@ -35,7 +35,6 @@ MTP_FAMILIES: dict[str, int] = {
             "deepseek_v4",
             "ernie4_5_moe",
             "exaone4_5_text",
-            "exaone_moe",
             "glm4_moe",
             "glm4_moe_lite",
             "glm5_next_text",
@@ -52,6 +51,7 @@ MTP_FAMILIES: dict[str, int] = {
     ),
     **dict.fromkeys(
         (
+            "exaone_moe",
             "longcat_flash",
             "mimo_v2",
             "mimo_v2_flash",
@@ -69,6 +69,10 @@ MTP_FAMILIES: dict[str, int] = {
 _FIRST_ONLY = ("mimo_v2", "mimo_v2_flash")
 
 _FULL_KINDS = ("full", "latent")
+#: Families whose draft layers are as the model's layers of the same numbers (models/exaone_moe.py).
+_AS_FIRST_LAYERS = ("exaone_moe",)
+#: Families whose draft layer sees a window, as their window layers do (models/mimo_v2_mtp.py).
+_WINDOW_DRAFTS = ("mimo_v2", "mimo_v2_flash")
 
 
 def draft_layers(architecture: Architecture, method: str | None, notes: list[str]) -> list[tuple[State, ...]]:
@@ -88,6 +92,9 @@ def _mtp_layers(architecture: Architecture) -> list[tuple[State, ...]]:
     silent = MTP_FAMILIES.get(family)
     if silent is None:
         raise EngineRejectsError(f"vLLM refuses speculative_method mtp: it has no MTP model for {family}", "leave speculative_method out")
+    if family in _AS_FIRST_LAYERS:
+        layout = architecture.layers
+        return [layout.states[name] for name in layout.order[: draft.count if draft else silent]]
     if draft is not None:
         layers = [draft.states[name] for name in draft.order]
         return layers[:1] if family in _FIRST_ONLY else layers
@@ -99,7 +106,8 @@ def _mtp_layers(architecture: Architecture) -> list[tuple[State, ...]]:
 
 
 def _model_attention(architecture: Architecture, method: str) -> tuple[State, ...]:
-    found = next((state for state in architecture.states if state.kind in _FULL_KINDS), None)
+    kinds = ("sliding",) if method == "mtp" and architecture.family in _WINDOW_DRAFTS else _FULL_KINDS
+    found = next((state for state in architecture.states if state.kind in kinds), None)
     if found is None:
         raise UnsupportedArchitectureError(f"kvcalc does not know the draft layer of {method} for a model without full attention")
     return (found,)

@@ -36,6 +36,9 @@ TRAITS = (
     "attention_chunk_size",
     "add_swa_attention_sink_bias",
     "add_full_attention_sink_bias",
+    "swa_attention_sink_enabled",
+    "attention_sinks",
+    "use_bidirectional_attention",
     "learnable_sink",
     "index_kpool_compress",
 )

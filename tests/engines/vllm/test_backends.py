@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from vllm_models import ENGINE, GPT_OSS, model, work
 
 from kvcalc.engines.vllm.backends import (
     FLASH_ATTN,
@@ -14,7 +15,9 @@ from kvcalc.engines.vllm.backends import (
     check_layouts,
     preferred_block,
     select_backend,
+    uneven_backend,
 )
+from kvcalc.engines.vllm.model import ask_of, read_start
 from kvcalc.errors import EngineRejectsError, UsageError
 
 
@@ -137,3 +140,32 @@ def test_backends_that_insist_on_different_layouts() -> None:
     with pytest.raises(EngineRejectsError, match="no memory layout suits both"):
         check_layouts(pairs)
     check_layouts([(select_backend(ask(cache_dtype="turboquant_k8v4")), ask()), (FLASH_ATTN, ask())])
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "chosen"),
+    [(90, "auto", "FLASH_ATTN"), (90, "fp8", "FLASH_ATTN"), (100, "auto", "FLASH_ATTN"), (100, "fp8", None), (80, "auto", "TRITON_ATTN")],
+)
+def test_k_and_v_of_different_widths(capability: int, dtype: str, chosen: str | None) -> None:
+    """MiMo-V2: K of 192, V of 128."""
+    ask = Ask(192, dtype, capability, value_size=128, sliding=True, sink=True)
+    if chosen is None:
+        with pytest.raises(EngineRejectsError, match="different widths"):
+            uneven_backend(ask)
+    else:
+        assert uneven_backend(ask).name == chosen
+
+
+@pytest.mark.parametrize(
+    ("family", "traits", "sinks"),
+    [
+        ("granite_swa", {}, [True, True]),
+        ("granite_swa", {"attention_sinks": False}, [False, False]),
+        ("laguna", {"swa_attention_sink_enabled": True}, [True, False]),
+        ("gemma3_text", {}, [False, False]),
+    ],
+)
+def test_layers_with_sinks(family: str, traits: dict[str, object], sinks: list[bool]) -> None:
+    found = model(["window", "full"], 24, {"window": GPT_OSS[0], "full": GPT_OSS[1]}, family, traits=traits)
+    start = read_start(found, work(), ENGINE.read_args({}))
+    assert [ask_of(kind, start).sink for kind in start.kinds] == sinks

@@ -174,6 +174,15 @@ def test_draft_tokens_of_a_model_with_draft_layers() -> None:
         plan(deepseek_v3(draft=two), context=64, args={"speculative_method": "mtp", "num_speculative_tokens": 3})
 
 
+@pytest.mark.parametrize(("family", "groups"), [("mimo_v2_flash", [13, 12]), ("exaone_moe", [13, 12]), ("qwen3_next", [12, 13])])
+def test_a_draft_layer_sees_what_its_family_gives_it(family: str, groups: list[int]) -> None:
+    """MiMo: a window. EXAONE: what layer 0 sees, here a window. Others: the model's full attention."""
+    states = {"window": GPT_OSS[0], "full": GPT_OSS[1]}
+    args = {"speculative_method": "mtp", "num_speculative_tokens": 1}
+    found = fitting(model(["window", "full"], 24, states, family), 10**9, args=args)
+    assert [len(group.layers) for group in found.pool.groups] == groups
+
+
 def test_several_mtp_modules_keep_more_of_a_window() -> None:
     """extra = draft tokens - 1."""
     wide = model(["w", "f"], 4, {"w": GPT_OSS[0], "f": GPT_OSS[1]}, "glm4_moe", traits={"num_nextn_predict_layers": 3})
