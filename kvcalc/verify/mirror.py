@@ -167,11 +167,6 @@ def _jamba(architecture: Architecture) -> dict[str, Any]:
     return {"attn_layer_offset": full[0], "attn_layer_period": full[1] - full[0]} if len(full) > 1 else {}
 
 
-def _dbrx(architecture: Architecture) -> dict[str, Any]:
-    """KV heads in a part of their own, which has no defaults for what else it needs."""
-    return {"attn_config": {"kv_n_heads": _facts(architecture.states)["full"]["kv_heads"], "rope_theta": 500_000.0, "clip_qkv": 8}}
-
-
 def _falcon(architecture: Architecture) -> dict[str, Any]:
     return {name: architecture.traits[name] for name in ("new_decoder_architecture", "multi_query") if name in architecture.traits}
 
@@ -207,7 +202,6 @@ def _deepseek_v4(architecture: Architecture) -> dict[str, Any]:
 
 
 _ADJUST: dict[str, Callable[[Architecture], dict[str, Any]]] = {
-    "dbrx": _dbrx,
     "deepseek_v2": _deepseek_v2,
     "deepseek_v4": _deepseek_v4,
     "falcon": _falcon,

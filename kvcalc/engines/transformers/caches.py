@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _QUANTIZABLE = ("full", "latent")
 #: Model classes that make a cache of their own and take no other (`_supports_default_dynamic_cache`).
 _OWN_CACHE = ("minimax", "rwkv", "xlstm", "reformer", "xlnet")
+#: Static layers that reserve room for the prefill beside the window, and so depend on how long it was.
+_BY_PREFILL = ("unlimited_ocr_text",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ def static(ask: Ask) -> Store:
     length = ask.args["max_cache_len"]
     if any(tensor.rows.kind == "entries" for tensor in ask.tensors):
         raise ask.reject("it has no static layer for compressed attention")
+    if ask.architecture.family in _BY_PREFILL:
+        raise ask.reject("its layers reserve by the length of the prefill, which the question does not say")
     if length is None:
         ask.notes.append(f"max_cache_len defaulted to the context, {ask.context:,} tokens")
     elif length < ask.context and any(tensor.rows.kind == "tokens" for tensor in ask.tensors):

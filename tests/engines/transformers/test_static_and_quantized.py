@@ -82,6 +82,11 @@ def test_compressed_attention_has_no_static_layer() -> None:
         static(model((window, Compressed(latent_dim=32, ratio=4)), family="deepseek_v4"), 8)
 
 
+def test_layers_that_reserve_by_their_prefill() -> None:
+    with pytest.raises(EngineRejectsError, match="prefill"):
+        static(model(SMALL, family="unlimited_ocr_text"), 8)
+
+
 # Quantized. The table is measured on the library's own layers: 256 tokens, then 1, 127 and 128 decode steps.
 
 
