@@ -431,7 +431,7 @@ def uneven_backend(ask: Ask) -> Backend:
     """The kernel of a model that names one for K and V of different widths: FlashAttention from version 3 on, else Triton's."""
     if flash_version(ask) < _FA3:
         return _runnable(TRITON, ask)
-    if ask.quantized and ask.major != HOPPER // 10:
+    if ask.quantized and (ask.major != HOPPER // 10 or ask.cache_dtype not in FLASH_ATTN.dtypes):
         raise EngineRejectsError(f"vLLM refuses a cache of {ask.cache_dtype} with K and V of different widths here", "leave --kv-dtype out")
     return FLASH_ATTN
 

@@ -144,7 +144,14 @@ def test_backends_that_insist_on_different_layouts() -> None:
 
 @pytest.mark.parametrize(
     ("capability", "dtype", "chosen"),
-    [(90, "auto", "FLASH_ATTN"), (90, "fp8", "FLASH_ATTN"), (100, "auto", "FLASH_ATTN"), (100, "fp8", None), (80, "auto", "TRITON_ATTN")],
+    [
+        (90, "auto", "FLASH_ATTN"),
+        (90, "fp8", "FLASH_ATTN"),
+        (100, "auto", "FLASH_ATTN"),
+        (90, "fp8_e5m2", None),
+        (100, "fp8", None),
+        (80, "auto", "TRITON_ATTN"),
+    ],
 )
 def test_k_and_v_of_different_widths(capability: int, dtype: str, chosen: str | None) -> None:
     """MiMo-V2: K of 192, V of 128."""
