@@ -198,7 +198,7 @@ class _Reader:
             self.say(place, "has no name; a budget is told apart by its name")
         elif len(name) > LONGEST_NAME or not name.isprintable():
             self.say(place, f"has a name that is longer than {LONGEST_NAME} characters or cannot be printed", at=(*place, "name"))
-        message = entry.get("message", "")
+        message = "" if entry.get("message") is None else entry["message"]
         if not isinstance(message, str):
             self.say(place, "is not text", at=(*place, "message"))
         limits = self.limits(entry["limits"], (*place, "limits"))
@@ -218,7 +218,7 @@ class _Reader:
             limits=limits,
             limit_lines={key: self.line((*place, "limits", key), ("defaults", "limits", key)) for key in limits},
             memory=memory,
-            message=message,
+            message=" ".join(message.split()),
         )
 
     def line(self, *places: Place) -> int:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvcalc.budgets.evaluate import evaluate
+from kvcalc.budgets.evaluate import Case, evaluate
 from kvcalc.budgets.file import read_budgets
+from kvcalc.budgets.remedies import last_between
 from kvcalc.check import Gate, check
 from kvcalc.engines import ENGINES
+from kvcalc.errors import InternalError
 from kvcalc.request import parse_request
 from kvcalc.sizing import size
 
@@ -163,3 +165,27 @@ def test_a_card_gives_what_fit_says_that_it_gives(tmp_path: Path, engine: str) -
         "min_sequences": sized.fit.max_sequences,
         "min_context": sized.fit.max_context,
     }
+
+
+def test_a_bug_is_70_whatever_else_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise InternalError("a line of the plan has negative bytes")
+
+    monkeypatch.setattr(Case, "ask", broken)
+    assert gate(tmp_path, {"limits": {"total": 1}}, {"model": "nonesuch", "limits": {"total": 1}}).exit_code == 70
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 17, 1000])
+@pytest.mark.parametrize("guess", [-5, 0, 1, 2, 16, 500, 10**9])
+def test_the_last_that_holds_wherever_the_search_begins(most: int, guess: int) -> None:
+    for last in (0, 1, 2, 16, 17, 999, 1000):
+        asked: list[int] = []
+
+        def holds(value: int, last: int = last, asked: list[int] = asked) -> bool:
+            asked.append(value)
+            return value <= last
+
+        assert last_between(1, most, guess, holds) == (min(last, most) or None)
+        assert all(1 <= value <= most for value in asked)
+        assert len(asked) <= 3 + 2 * most.bit_length()
+    assert last_between(5, 4, guess, lambda _: True) is None

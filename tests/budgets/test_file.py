@@ -48,6 +48,13 @@ def test_budgets_with_defaults_and_places(tmp_path: Path) -> None:
     assert long.limit_lines["min_context"] == 14
 
 
+def test_a_message_over_several_lines_is_one_sentence(tmp_path: Path) -> None:
+    text = "budgets:\n  - name: a\n    model: gpt2\n    limits: {total: 1GiB}\n    message: "
+    for written in (">\n      ask the team\n      first\n", "|\n      ask the team\n      first\n", "ask the team first\n"):
+        assert read_budgets(write(tmp_path, text + written))[0].message == "ask the team first"
+    assert read_budgets(write(tmp_path, text + "\n"))[0].message == ""
+
+
 def test_the_file_is_found_upwards(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD)
     inner = tmp_path / "a" / "b"
