@@ -200,7 +200,7 @@ class _Reader:
             self.say(place, f"has a name that is longer than {LONGEST_NAME} characters or cannot be printed", at=(*place, "name"))
         message = "" if entry.get("message") is None else entry["message"]
         if not isinstance(message, str):
-            self.say(place, "is not text", at=(*place, "message"))
+            self.say((*place, "message"), "is not text; quote it")
         limits = self.limits(entry["limits"], (*place, "limits"))
         if not limits and len(self.problems) == before:
             self.say(place, "has no limits, so that it can never fail; limits: " + ", ".join(LIMITS))
