@@ -19,6 +19,8 @@ from kvcalc.errors import EngineRejectsError
 from kvcalc.plan import Capacity, Plan
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kvcalc.architecture import Architecture
     from kvcalc.engines.base import Setting
     from kvcalc.engines.sglang.pools import Pools
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class Case:
     """One question: the model, the server that answers it, and what sizes and lays out its pools."""
 
     architecture: Architecture
@@ -125,16 +127,21 @@ class Sglang(Engine):
         asked = workload.context
         return asked if asked is not None and asked > 0 else longest(architecture)
 
-    def _case(self, architecture: Architecture, workload: Workload) -> _Case:
-        server = resolve(architecture, workload, self.read_args(workload.engine_args), self.context_of(architecture, workload))
-        if server.is_v4:
-            v4 = DeepSeekV4(architecture, server)
-            return _Case(architecture, workload, server, v4, V4Layout(v4))
-        pools, slots = read_pools(architecture, server), read_slots(architecture, server)
-        return _Case(architecture, workload, server, Sizer(architecture, server, pools, slots), PoolLayout(server, pools, slots))
+    def _case(self, architecture: Architecture, workload: Workload) -> Case:
+        return read_case(architecture, workload, self.read_args(workload.engine_args), self.context_of(architecture, workload))
 
 
-def _sizes(case: _Case, notes: list[str], warnings: list[str]) -> Sizes:
+def read_case(architecture: Architecture, workload: Workload, args: Mapping[str, Any], context: int) -> Case:
+    """The server of a question, and what sizes and lays out its pools. Raises all that SGLang refuses."""
+    server = resolve(architecture, workload, args, context)
+    if server.is_v4:
+        v4 = DeepSeekV4(architecture, server)
+        return Case(architecture, workload, server, v4, V4Layout(v4))
+    pools, slots = read_pools(architecture, server), read_slots(architecture, server)
+    return Case(architecture, workload, server, Sizer(architecture, server, pools, slots), PoolLayout(server, pools, slots))
+
+
+def _sizes(case: Case, notes: list[str], warnings: list[str]) -> Sizes:
     """The sizes of a server that was told to hold the asked tokens, and the messages that go with them."""
     server, needed = case.server, case.tokens(case.server.context, case.sequences)
     limit = server.args["max_total_tokens"]
@@ -154,7 +161,7 @@ def _sizes(case: _Case, notes: list[str], warnings: list[str]) -> Sizes:
     return case.sizer.from_tokens(tokens, case.sequences, slots)
 
 
-def _slots(case: _Case) -> int | None:
+def _slots(case: Case) -> int | None:
     """Slots of recurrent state: the flag's, else as many as the sequences need."""
     if isinstance(case.sizer, DeepSeekV4) or not case.sizer.slots:
         return None
@@ -166,14 +173,14 @@ def _slots(case: _Case) -> int | None:
     return requests * server.slots_per_request
 
 
-def _alone(case: _Case, context: int) -> Sizes:
+def _alone(case: Case, context: int) -> Sizes:
     """What one sequence takes of every pool."""
     tokens = case.tokens(context, 1)
     slots = None if _slots(case) is None else case.server.slots_per_request
     return Sizes(tokens, case.sizer.sliding_share(tokens), 1, slots)
 
 
-def _fits(case: _Case, sizes: Sizes) -> bool:
+def _fits(case: Case, sizes: Sizes) -> bool:
     """Whether the asked sequences run at once: their tokens, a window and a page each, a request and its slots."""
     server = case.server
     sliding = min(case.tokens(server.context, 1), case.sizer.window + server.page) * case.sequences
@@ -184,7 +191,7 @@ def _fits(case: _Case, sizes: Sizes) -> bool:
     )
 
 
-def _notes(case: _Case) -> list[str]:
+def _notes(case: Case) -> list[str]:
     server, architecture = case.server, case.architecture
     _, said = model_format(architecture)
     found = [*server.notes, *([said] if said else [])]
@@ -207,13 +214,13 @@ def _notes(case: _Case) -> list[str]:
     return found
 
 
-def _host_notes(case: _Case, sizes: Sizes) -> list[str]:
+def _host_notes(case: Case, sizes: Sizes) -> list[str]:
     pools: Pools | None = getattr(case.sizer, "pools", None)
     slots: Slots | None = getattr(case.sizer, "slots", None)
     return host.notes(case.server, pools, slots, sizes.tokens)
 
 
-def _in_force(case: _Case, sizes: Sizes) -> dict[str, Any]:
+def _in_force(case: Case, sizes: Sizes) -> dict[str, Any]:
     """Every setting, with what SGLang made of the ones that were left out."""
     server = case.server
     return dict(server.args) | {

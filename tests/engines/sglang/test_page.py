@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 from pool_engines import SGLANG, described, examples, first_line, page, worked
@@ -29,3 +30,5 @@ def test_arithmetic_adds_up() -> None:
 def test_settings_and_classes_are_the_engines() -> None:
     assert described("sglang") == {setting.name for setting in SGLANG.settings}
     assert f"for {len(classes.WINDOW_POOL)} classes only" in page("sglang")
+    measured = (Path(__file__).parent / "measured.jsonl").read_text(encoding="utf-8")
+    assert f"{measured.count('kv_memory')} of their answers" in page("sglang")
