@@ -76,7 +76,7 @@ class Explanation:
 def explain(
     subject: str, workload: Workload, *, engine: str = "ideal", model: Any = None, settings: Mapping[str, str] | None = None
 ) -> Explanation:
-    """The pages of `subject`: a technique, a format, an engine, else a MODEL. Techniques are worked on `model`, if given."""
+    """The pages of `subject`: a technique, a state, a format, an engine, else a MODEL. Techniques are worked on `model`, if given."""
     from kvcalc.techniques import TECHNIQUES
 
     name = subject.strip()
@@ -90,6 +90,11 @@ def explain(
         return Explanation(name, "engine", tuple(_engine(name)))
     if first in TECHNIQUES:
         return _technique(name, workload, engine, model, settings or {})
+    kinds = [kind for kind, state in KINDS.items() if name.lower() in (kind, state.technique)]
+    if kinds:
+        if settings or workload != Workload():
+            raise UsageError(f"{name} is explained by itself, without a context, a device or a setting", "leave the options out")
+        return Explanation(name, "state", tuple(page(KINDS[kind].__doc__, title=kind) for kind in kinds))
     if is_format:
         return Explanation(name, "format", tuple(_format(get_format(part)) for part in dict.fromkeys(name.lower().split("/", 1))))
     return _model(name, workload, engine, settings or {})

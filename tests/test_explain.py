@@ -107,3 +107,11 @@ def test_what_is_no_subject_names_the_nearest() -> None:
         explain("fp8", Workload(), settings={"kv_heads": "1"})
     with pytest.raises(UsageError, match="only a technique"):
         explain("fp8", Workload(), model="llama-2-7b")
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_every_state_is_explained_by_its_kind_and_its_technique(kind: str) -> None:
+    for name in {kind, KINDS[kind].technique}:
+        found = explain(name, Workload())
+        assert found.kind in ("state", "technique")
+        assert found.sections[0].title
