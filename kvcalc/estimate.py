@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.engines import get_engine
+from kvcalc.errors import UsageError
 from kvcalc.sources import load
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class Estimate:
 
 def estimate(request: Request) -> Estimate:
     """Load the model, ask the engine. Raises every KvcalcError that loading or planning raises."""
+    if request.workload.context == -1:
+        raise UsageError("context -1 asks for the largest that fits, which is the question of fit", "give a context, or ask fit with a memory")
     architecture = load(request.model)
     return Estimate(architecture, request.workload, get_engine(request.engine).plan(architecture, request.workload))
 

@@ -77,6 +77,10 @@ def test_no_line_may_eat_the_others() -> None:
     assert (found["ok"], found["error"]["type"]) == (False, "usage")
 
 
+def test_the_largest_that_fits_is_no_question_of_estimate() -> None:
+    assert ask(context=-1)["error"]["type"] == "usage"
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
