@@ -181,6 +181,13 @@ def _glm_moe_dsa(architecture: Architecture) -> dict[str, Any]:
     }
 
 
+def _minimax_m3(architecture: Architecture) -> dict[str, Any]:
+    """A word of its own for layers with index keys."""
+    layout = architecture.layers
+    indexed = {name: any(state.kind == "index" for state in states) for name, states in layout.states.items()}
+    return {"layer_types": ["minimax_m3_sparse" if indexed[name] else "full_attention" for name in layout.order]}
+
+
 def _deepseek_v2(_architecture: Architecture) -> dict[str, Any]:
     """Experts that run: the class leaves their number a token open, and its 1407 is no width that the kernels take."""
     return {"num_experts_per_tok": 6, "moe_intermediate_size": 1408}
@@ -209,4 +216,5 @@ _ADJUST: dict[str, Callable[[Architecture], dict[str, Any]]] = {
     **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), _gemma4),
     "glm_moe_dsa": _glm_moe_dsa,
     "jamba": _jamba,
+    "minimax_m3_vl_text": _minimax_m3,
 }

@@ -90,7 +90,7 @@ def _failed(model_type: str, error: Exception) -> UnsupportedArchitectureError:
 
     return UnsupportedArchitectureError(
         f"the {clean(model_type, 60)} class of transformers {transformers.__version__} does not run on the meta device: "
-        f"{type(error).__name__}: {clean(str(error), 200)}"
+        f"{type(error).__name__}: {clean(' '.join(str(error).split()), 200)}"
     )
 
 
