@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, ClassVar
 from kvcalc.engines.base import Engine, Fitting, Setting, context_messages
 from kvcalc.engines.vllm import lines, settings
 from kvcalc.engines.vllm.dtypes import format_of
-from kvcalc.engines.vllm.model import build_pool, read_start
+from kvcalc.engines.vllm.model import build_pool
 from kvcalc.engines.vllm.specs import CHUNKED, RECURRENT, WINDOW_KINDS
+from kvcalc.engines.vllm.start import read_start
 from kvcalc.plan import Capacity, Plan
 
 if TYPE_CHECKING:
     from kvcalc.architecture import Architecture
-    from kvcalc.engines.vllm.model import Start
     from kvcalc.engines.vllm.pool import Pool
+    from kvcalc.engines.vllm.start import Start
     from kvcalc.workload import Workload
 
 

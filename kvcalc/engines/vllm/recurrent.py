@@ -33,7 +33,6 @@ _CONFIG_DTYPES: dict[str, tuple[str, str]] = {
     "nemotron_h_puzzle": ("mamba_ssm_cache_dtype", "float32"),
     "qwen3_5_text": ("mamba_ssm_dtype", "auto"),
     "qwen3_5_moe_text": ("mamba_ssm_dtype", "auto"),
-    "qwen4_exp_text": ("mamba_ssm_dtype", "auto"),
 }
 #: Families whose gated DeltaNet never runs FlashInfer's prefill.
 _NO_CHECKPOINT = ("olmo_hybrid",)

@@ -170,7 +170,7 @@ NO_PIPELINE = frozenset(
         "Zamba2ForCausalLM",
     }
 )
-NO_PIPELINE_FAMILIES = frozenset({"alice_ai", "dory", "gemma3n_text", "hrm_text", "mamba2", "whisper", "zamba2"})
+NO_PIPELINE_FAMILIES = frozenset({"alice_ai", "dory", "gemma3n_text", "hrm_text", "mamba2", "paddleocr_vl_text", "whisper", "zamba2"})
 
 
 def check_pipeline(architecture: Architecture, stages: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from vllm_models import ENGINE, GPT_OSS, model, work
 
+from kvcalc.engines.vllm.attention import ask_of
 from kvcalc.engines.vllm.backends import (
     FLASH_ATTN,
     FLASHINFER,
@@ -17,7 +18,7 @@ from kvcalc.engines.vllm.backends import (
     select_backend,
     uneven_backend,
 )
-from kvcalc.engines.vllm.model import ask_of, read_start
+from kvcalc.engines.vllm.start import read_start
 from kvcalc.errors import EngineRejectsError, UsageError
 
 

@@ -7,8 +7,8 @@ from vllm_models import DEEPSEEK, ENGINE, GPT_OSS, INDEX, WHISPER, deepseek_v3, 
 
 from kvcalc.architecture import Layout
 from kvcalc.engines.vllm.dtypes import cache_dtype, model_dtype
-from kvcalc.engines.vllm.model import stage_of
 from kvcalc.engines.vllm.settings import read_card, read_scheduler
+from kvcalc.engines.vllm.start import stage_of
 from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
 from kvcalc.states import Full, Mamba2
 

@@ -1,0 +1,195 @@
+"""Attention of one layer on one GPU: what is stored of it, what it asks of a kernel, and which kernel runs it (vLLM 0.33).
+
+MLA families    one latent row, 1 head slot, whatever the tensor parallel size
+others          max(1, KV heads / tp) head slots of K and V; latents of a family without MLA as the expanded heads
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvcalc.engines.vllm import backends, compressed, dtypes
+from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.formats import get_format
+
+if TYPE_CHECKING:
+    from kvcalc.architecture import Architecture
+    from kvcalc.engines.vllm.start import Kind, Start
+    from kvcalc.states import State
+
+#: Families whose latents vLLM stores as one row of all heads; others with such fields run as ordinary attention (model_arch_config_convertor.py).
+MLA_FAMILIES = frozenset(
+    [
+        "axk1",
+        "bailing_hybrid",
+        "deepseek_v2",
+        "deepseek_v3",
+        "deepseek_v32",
+        "glm4_moe_lite",
+        "glm_moe_dsa",
+        "hy_v4",
+        "kimi_k2",
+        "kimi_linear",
+        "longcat_flash",
+        "pangu_ultra_moe",
+    ]
+)
+#: Families with attention sinks, and what a config says where only its window layers have them.
+SINK_FAMILIES = frozenset({"gpt_oss", "granite_swa", "granitemoe_swa", "openai_privacy_filter"})
+WINDOW_SINKS = ("add_swa_attention_sink_bias", "swa_attention_sink_enabled")
+#: Families that name their kernel themselves where K and V differ in width (models/mimo_v2.py).
+UNEVEN_FAMILIES = frozenset({"mimo_v2", "mimo_v2_flash"})
+#: Families whose model runs on one attention backend only.
+ONLY_BACKEND = {"flint": "FLASHINFER"}
+#: Wrappers whose image tokens see each other (is_mm_prefix_lm); Gemma 4 says so in its config.
+MM_PREFIX_WRAPPERS = frozenset({"bagel", "gemma3", "molmo2", "moondream3", "paligemma"})
+MM_PREFIX_FAMILIES = frozenset({"gemma4_text", "gemma4_unified_text", "diffusion_gemma_text"})
+#: Bytes of a packed row of sparse MLA, whatever the widths (mla_attention.py).
+PACKED_ROWS = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
+_SKIPPED = ("shared", "none")
+
+
+def kept_states(architecture: Architecture) -> list[State]:
+    """The model's own states that need a cache."""
+    return [state for states in architecture.layers.states.values() for state in states if is_kept(state, architecture.family)]
+
+
+def is_kept(state: State, family: str) -> bool:
+    """Whether vLLM keeps a cache for this state; index keys only where it runs the layer as MLA."""
+    return state.kind not in _SKIPPED and (state.kind != "index" or family in MLA_FAMILIES or family == compressed.FAMILY)
+
+
+class Heads(NamedTuple):
+    """One layer's attention on one GPU: head slots, and widths of K and V; an MLA row is all K."""
+
+    kv: int
+    key: int
+    value: int
+
+
+def rank_heads(kv_heads: int, tp: int) -> int:
+    """KV heads on one GPU, at least one. Raises EngineRejectsError for a split that vLLM refuses."""
+    if kv_heads % tp and tp % kv_heads:
+        raise EngineRejectsError(f"vLLM refuses: tensor parallel size {tp} and {kv_heads} KV heads do not divide one another")
+    return max(1, kv_heads // tp)
+
+
+def is_mla(state: State, family: str) -> bool:
+    """The state is stored as one latent row."""
+    return state.kind == "latent" and family in MLA_FAMILIES
+
+
+def heads_of(state: Any, start: Start) -> Heads:
+    """Head slots and widths. A latent of a family that vLLM runs without MLA has a K and a V vector a query head, equally wide."""
+    if state.kind == "latent":
+        width = state.latent_dim + state.rope_dim
+        if is_mla(state, start.family):
+            return Heads(1, width, 0)
+        if state.query_heads is None or state.nope_dim is None:
+            raise UnsupportedArchitectureError(f"vLLM runs {start.family} without MLA, and its config gives no qk_nope_head_dim")
+        expanded = state.nope_dim + state.rope_dim
+        return Heads(rank_heads(state.query_heads, start.tp), expanded, expanded)
+    return Heads(rank_heads(state.kv_heads, start.tp), state.head_dim, state.value_width)
+
+
+def token_bytes(heads: Heads, dtype: str, own: str) -> int:
+    """Bytes of one token in one attention layer on one GPU."""
+    if heads.value == 0:
+        packed = PACKED_ROWS.get(dtype)
+        return packed if packed is not None else get_format(dtypes.format_of(dtype, own)).row_bytes(heads.key)
+    stored = get_format(dtypes.format_of(dtype, own))
+    return stored.key_bytes(heads.key, heads.kv) + stored.value_bytes(heads.value, heads.kv)
+
+
+def model_head(start: Start) -> int:
+    """The head size that stands for the whole model: the widest, or the latent row."""
+    return max((heads_of(kind.state, start).key for kind in start.kinds if is_attention(kind.state)), default=0)
+
+
+def is_attention(state: State) -> bool:
+    """Attention proper: neither a recurrent state nor what an attention layer keeps besides."""
+    return not state.is_recurrent and state.kind not in ("index", "compressed")
+
+
+def _uses_mm_prefix(start: Start) -> bool:
+    traits = start.architecture.traits
+    outer = traits.get("outer_model_type")
+    if outer in MM_PREFIX_WRAPPERS:
+        return True
+    return outer is not None and start.family in MM_PREFIX_FAMILIES and traits.get("use_bidirectional_attention") == "vision"
+
+
+def _has_sinks(state: State, start: Start) -> bool:
+    traits = start.architecture.traits
+    if start.family in SINK_FAMILIES:
+        return traits.get("attention_sinks") is not False
+    return state.kind == "sliding" and any(traits.get(name) is True for name in WINDOW_SINKS)
+
+
+def ask_of(kind: Kind, start: Start) -> backends.Ask:
+    """What this layer asks of a backend."""
+    state: Any = kind.state
+    heads = heads_of(state, start)
+    mla = is_mla(state, start.family)
+    query = getattr(state, "query_heads", None) or 0
+    return backends.Ask(
+        head_size=heads.key,
+        cache_dtype=kind.dtype,
+        capability=start.card.capability,
+        value_size=heads.value,
+        block_size=start.args["block_size"],
+        mla=mla,
+        sparse=mla and any(other.state.kind == "index" for other in start.kinds),
+        sink=_has_sinks(state, start),
+        mm_prefix=not mla and state.kind in ("full", "sliding") and _uses_mm_prefix(start),
+        sliding=state.kind == "sliding",
+        cross=state.kind == "cross",
+        dcp=start.workload.decode_context_parallel > 1,
+        query_heads=query // start.tp,
+        nope_dim=getattr(state, "nope_dim", None) or 0,
+        rope_dim=getattr(state, "rope_dim", 0),
+        index_topk=int(start.architecture.traits.get("index_topk") or 0),
+        softcap=bool(start.architecture.traits.get("attn_logit_softcapping")),
+        fa2=start.cache.startswith("turboquant_"),
+    )
+
+
+@dataclass(slots=True)
+class Choice:
+    """The backend of one attention layer, its question, and the cache type it ends up with."""
+
+    backend: backends.Backend
+    ask: backends.Ask
+    dtype: str
+
+
+def choose_backends(start: Start) -> list[Choice | None]:
+    """A backend for every kind of layer; None for recurrent ones. Raises EngineRejectsError."""
+    return [_choose(kind, start) for kind in start.kinds]
+
+
+def _choose(kind: Kind, start: Start) -> Choice | None:
+    if kind.state.is_recurrent:
+        return None
+    if kind.state.kind == "index":
+        return Choice(backends.INDEXER, backends.Ask(0, dtypes.AUTO, start.card.capability), dtypes.AUTO)
+    if kind.state.kind == "chunked" and kind.dtype == dtypes.AUTO and start.cache.startswith("turboquant_"):
+        raise EngineRejectsError(f"vLLM refuses a cache of {start.cache} for chunked layers that keep the model's type", "choose fp8")
+    ask = ask_of(kind, start)
+    if start.family in UNEVEN_FAMILIES and ask.value_size != ask.head_size:
+        return Choice(backends.uneven_backend(ask), ask, kind.dtype)
+    backend = backends.select_backend(ask, start.args["attention_backend"])
+    if backend.name != ONLY_BACKEND.get(start.family, backend.name):
+        raise EngineRejectsError(
+            f"vLLM refuses {start.family} without {ONLY_BACKEND[start.family]} attention, and here chooses {backend.name}",
+            "a Blackwell GPU",
+        )
+    return Choice(backend, ask, _packed_dtype(backend, kind.dtype))
+
+
+def _packed_dtype(backend: backends.Backend, dtype: str) -> str:
+    """FlashMLA's sparse kernel turns every fp8 into its own packed row (mla_attention.py)."""
+    if backend is backends.FLASHMLA_SPARSE and dtype not in ("auto", "nvfp4_ds_mla"):
+        return "fp8_ds_mla"
+    return dtype

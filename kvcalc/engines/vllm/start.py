@@ -1,0 +1,205 @@
+"""One start of the engine: the settings and the model's config resolved against each other, and every cache that the layers need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvcalc.engines.vllm import compressed, dtypes, settings, speculation
+from kvcalc.engines.vllm.attention import is_attention, is_kept, is_mla, kept_states
+from kvcalc.engines.vllm.support import check_pipeline, check_support
+from kvcalc.errors import EngineRejectsError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kvcalc.architecture import Architecture
+    from kvcalc.engines.vllm.settings import Card, Scheduler
+    from kvcalc.states import State
+    from kvcalc.workload import Workload
+
+#: Families without attention, by their class; a hybrid whose config leaves no attention layer is none of them.
+ATTENTION_FREE = frozenset({"falcon_mamba", "mamba", "mamba2"})
+#: Layers at each end of a model without recurrent layers that TurboQuant leaves in the model's type.
+TURBOQUANT_ENDS = 2
+#: The word for all window layers among `kv_cache_dtype_skip_layers`.
+_SLIDING_LAYERS = "sliding_window"
+
+
+class Kind(NamedTuple):
+    """A state that needs a cache, and the cache type asked for it; alike layers share one."""
+
+    state: State
+    dtype: str
+
+
+class Place(NamedTuple):
+    """One cache of one layer: its pipeline stage, its kind's number, whether speculation alone needs it."""
+
+    layer: int
+    stage: int
+    kind: int
+    draft: bool
+
+
+@dataclass(slots=True)
+class Start:
+    """One start of the engine: what its settings and the model's config resolve to."""
+
+    architecture: Architecture
+    workload: Workload
+    args: dict[str, Any]
+    card: Card
+    scheduler: Scheduler
+    own: str
+    cache: str
+    kinds: tuple[Kind, ...]
+    places: tuple[Place, ...]
+    spec_tokens: int
+    prefix_caching: bool
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def tp(self) -> int:
+        """Tensor parallel ranks."""
+        return self.workload.tensor_parallel
+
+    @property
+    def family(self) -> str:
+        """The inner model_type."""
+        return self.architecture.family
+
+    @property
+    def align(self) -> bool:
+        """Prefix caching keeps states of recurrent layers."""
+        return self.prefix_caching and any(kind.state.is_recurrent for kind in self.kinds)
+
+    @property
+    def is_hybrid(self) -> bool:
+        """Attention and recurrent layers in one model."""
+        return len({state.is_recurrent for state in kept_states(self.architecture)}) > 1
+
+
+def read_start(architecture: Architecture, workload: Workload, args: dict[str, Any]) -> Start:
+    """Resolve settings against the model. Raises every error that vLLM's own start would raise."""
+    support_note = check_support(architecture)
+    check_pipeline(architecture, workload.pipeline_parallel)
+    _check_parallel(architecture, workload)
+    card = settings.read_card(workload.gpu)
+    own, dtype_note = dtypes.model_dtype(architecture)
+    states = kept_states(architecture)
+    attention = [state for state in states if is_attention(state)]
+    mla = bool(attention) and all(is_mla(state, architecture.family) for state in attention)
+    cache, cache_note = dtypes.cache_dtype(workload.kv_dtype, architecture, own, card.capability, mla=mla)
+    encoder_decoder = any(state.kind == "cross" for state in states)
+    notes: list[str] = []
+    drafts = speculation.draft_layers(architecture, args["speculative_method"], notes)
+    spec_tokens = speculation.draft_tokens(args, len(drafts))
+    scheduler = settings.read_scheduler(args, card, workload.pipeline_parallel, encoder_decoder=encoder_decoder)
+    asked = args["enable_prefix_caching"]
+    start = Start(
+        architecture,
+        workload,
+        args,
+        card,
+        scheduler,
+        own,
+        cache,
+        (),
+        (),
+        spec_tokens,
+        prefix_caching=asked if asked is not None else not (architecture.family in ATTENTION_FREE or encoder_decoder),
+        notes=notes,
+    )
+    start.kinds, start.places = _places(start, drafts)
+    start.notes += [note for note in (support_note, dtype_note, cache_note) if note]
+    if (
+        any(state.kind == "latent" and not is_mla(state, architecture.family) for state in attention)
+        and architecture.family != compressed.FAMILY
+    ):
+        start.notes.append(
+            f"vLLM does not run {architecture.family} as MLA: it stores the expanded K and V of every head, and no index keys"
+        )
+    if workload.gpu is None:
+        start.notes.append(f"no GPU given: vLLM's defaults for an API server on {card.id}")
+    return start
+
+
+def _check_parallel(architecture: Architecture, workload: Workload) -> None:
+    tp, dcp = workload.tensor_parallel, workload.decode_context_parallel
+    if tp % dcp:
+        raise EngineRejectsError(f"vLLM refuses: decode context parallel size {dcp} does not divide tensor parallel size {tp}")
+    for state in kept_states(architecture):
+        query = getattr(state, "query_heads", None)
+        if query and query % tp:
+            raise EngineRejectsError(
+                f"vLLM refuses: tensor parallel size {tp} does not divide the {query} attention heads", f"a divisor of {query}"
+            )
+        if dcp > 1:
+            _check_context_parallel(state, tp, dcp)
+
+
+def _check_context_parallel(state: Any, tp: int, dcp: int) -> None:
+    """Decode context parallelism spreads tokens over ranks that hold the same heads: there have to be that many."""
+    if state.kind in ("sliding", "chunked") or getattr(state, "window", None):
+        raise EngineRejectsError("vLLM refuses decode context parallelism with sliding windows", "leave decode_context_parallel at 1")
+    if state.kind != "full":
+        return
+    copies = tp // state.kv_heads
+    if copies < dcp:
+        raise EngineRejectsError(
+            f"vLLM refuses decode context parallel size {dcp}: tensor parallel size {tp} holds {max(1, copies)} copies of the {state.kv_heads} KV heads",
+            f"a tensor parallel size of at least {state.kv_heads * dcp}",
+        )
+    if state.query_heads and state.query_heads // state.kv_heads % dcp:
+        raise EngineRejectsError(
+            f"vLLM refuses decode context parallel size {dcp}: it does not divide the {state.query_heads // state.kv_heads} query heads a KV head"
+        )
+
+
+def stage_of(layers: int, stages: int) -> list[int]:
+    """The pipeline stage of every layer: the remainder goes to the stages before the last (distributed/utils.py, get_pp_indices)."""
+    if stages > layers:
+        raise EngineRejectsError(f"pipeline parallel size {stages} is more than the model's {layers} layers", f"at most {layers}")
+    sizes = [layers // stages] * stages
+    for i in range(2, layers % stages + 2):
+        sizes[-i] += 1
+    return [stage for stage, size in enumerate(sizes) for _ in range(size)]
+
+
+def _places(start: Start, drafts: Sequence[tuple[State, ...]]) -> tuple[tuple[Kind, ...], tuple[Place, ...]]:
+    """Every cache of every layer, in order; draft layers follow the model's, on the last stage."""
+    layout, stages = start.architecture.layers, start.workload.pipeline_parallel
+    stage = stage_of(layout.count, stages)
+    skipped = skip_layers(start)
+    kinds: list[Kind] = []
+    numbers: dict[tuple[int, bool], int] = {}
+    places: list[Place] = []
+
+    def place(layer: int, on: int, states: tuple[State, ...], *, draft: bool) -> None:
+        for state in states:
+            if not is_kept(state, start.family):
+                continue
+            plain = bool(skipped) and (str(layer) in skipped or (state.kind == "sliding" and _SLIDING_LAYERS in skipped))
+            key = (id(state), plain)
+            number = numbers.get(key)
+            if number is None:
+                number = numbers[key] = len(kinds)
+                kinds.append(Kind(state, dtypes.AUTO if plain else start.cache))
+            places.append(Place(layer, on, number, draft))
+
+    for layer, name in enumerate(layout.order):
+        place(layer, stage[layer], layout.states[name], draft=False)
+    for layer, states in enumerate(drafts, layout.count):
+        place(layer, stages - 1, states, draft=True)
+    return tuple(kinds), tuple(places)
+
+
+def skip_layers(start: Start) -> frozenset[str]:
+    """Numbers, and the word for windows, of layers that keep the model's type: those asked for, and the ends under TurboQuant."""
+    listed = {str(item) for item in start.args["kv_cache_dtype_skip_layers"]}
+    if start.cache.startswith("turboquant_") and not start.is_hybrid:
+        count = start.architecture.layers.count
+        ends = min(TURBOQUANT_ENDS, count // 2)
+        listed |= {str(i) for i in (*range(ends), *range(count - ends, count))}
+    return frozenset(listed)
