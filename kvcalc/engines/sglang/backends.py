@@ -128,6 +128,8 @@ def _model_backend(question: Question) -> str | None:
 
 def _card_backend(question: Question) -> str:
     """The card's fastest backend."""
+    if question.name == classes.WHISPER:
+        return "flashinfer"
     if question.generation == SM90:
         return "fa3"
     if question.latent:

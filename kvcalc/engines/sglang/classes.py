@@ -22,6 +22,7 @@ def _names(text: str) -> frozenset[str]:
 
 DEEPSEEK_V4 = "DeepseekV4ForCausalLM"
 QWEN4_EXP = "Qwen4ExpForConditionalGeneration"
+WHISPER = "WhisperForConditionalGeneration"
 
 #: Classes that SGLang renames before it looks at them (configs/deepseek_v41.py).
 RENAMED = {"DeepseekV41ForCausalLM": DEEPSEEK_V4}

@@ -57,7 +57,7 @@ def model_format(architecture: Architecture) -> tuple[Format, str]:
 
 def cache_type(architecture: Architecture, kv_dtype: str, name: str, capability: int, *, indexed: bool) -> CacheType:
     """The cache's type for `--kv-cache-dtype kv_dtype`. Raises EngineRejectsError for one that SGLang does not have."""
-    asked = kv_dtype.strip().lower()
+    asked = one_format(kv_dtype, "SGLang").lower()
     flag = "auto" if asked == "auto" else FLAGS.get(asked, "")
     if not flag:
         hint = nearest(asked, FLAGS) or "auto, bf16, fp8_e4m3, fp8_e5m2, mxfp8, nvfp4 or fp4_mx_block16"

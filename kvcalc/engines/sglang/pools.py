@@ -100,6 +100,7 @@ def read_pools(architecture: Architecture, server: Server) -> Pools:
     """The rows that the model's layers fill. Raises UnsupportedArchitectureError, EngineRejectsError."""
     reader = _Reader(architecture, server)
     stages = tuple(reader.rows(names) for names in cut(architecture.layers, server.pp))
+    stages[0].update(reader.encoder_rows())
     return Pools(stages, reader.draft_rows())
 
 
@@ -142,6 +143,13 @@ class _Reader:
                 found[row] += layers
         found.update(self._workspace())
         return dict(found)
+
+    def encoder_rows(self) -> dict[Row, int]:
+        """Rows of Whisper's encoder layers, which nothing fills: SGLang counts them with the decoder's."""
+        layers = self.architecture.traits.get("encoder_layers")
+        if self.server.class_name != classes.WHISPER or self.main is None or not isinstance(layers, int) or layers < 1:
+            return {}
+        return {row._replace(state="encoder"): layers for row in self._state_rows(self.main)}
 
     def draft_rows(self) -> dict[Row, int]:
         """Rows of the draft model's own pool, where speculation is on: its layers as the model describes them."""

@@ -40,6 +40,7 @@ TRAITS = (
     "attention_sinks",
     "use_bidirectional_attention",
     "learnable_sink",
+    "encoder_layers",
     "index_kpool_compress",
 )
 

@@ -194,6 +194,15 @@ def test_layers_of_an_encoder_are_kept_in_the_same_pool() -> None:
     assert ASKED.plan(mllama, 4096).per_device == 4097 * 10 * 8 * 512
 
 
+def test_whisper_has_rows_for_its_encoder_too() -> None:
+    """6 encoder layers, and two attentions in each of 4 decoder layers: 14 rows, read with FlashInfer."""
+    heads = {"kv_heads": 8, "head_dim": 64}
+    whisper = uniform(4, Full(**heads), Cross(**heads, source_tokens=1500), family="whisper", max_context=448, traits={"encoder_layers": 6})
+    found = ASKED.plan(whisper.model_copy(update={"class_name": "WhisperForConditionalGeneration"}), 448)
+    assert found.per_device == 449 * (6 + 2 * 4) * 8 * 128 * 2
+    assert found.args["attention_backend"] == "flashinfer"
+
+
 def test_unknown_settings_and_formats() -> None:
     with pytest.raises(UsageError, match="no setting 'page'"):
         SGLANG.read_args({"page": 1})
