@@ -43,7 +43,9 @@ class Estimate:
 def estimate(request: Request) -> Estimate:
     """Load the model, ask the engine. Raises every KvcalcError that loading or planning raises."""
     if request.workload.context == -1:
-        raise UsageError("context -1 asks for the largest that fits, which is the question of fit", "give a context, or ask fit with a memory")
+        raise UsageError(
+            "context -1 asks for the largest that fits, which is the question of fit", "give a context, or ask fit with a memory"
+        )
     architecture = load(request.model)
     return Estimate(architecture, request.workload, get_engine(request.engine).plan(architecture, request.workload))
 
