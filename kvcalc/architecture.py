@@ -82,7 +82,8 @@ class Layout(BaseModel):
     def _names_are_known(self) -> Layout:
         for name in dict.fromkeys(self.pattern):
             if name not in self.states:
-                raise ValueError(f"pattern names '{name}', which has no entry under states; {nearest(name, self.states)}")
+                hint = nearest(name, self.states)
+                raise ValueError(f"pattern names '{name}', which has no entry under states" + (f"; {hint}" if hint else ""))
         for name in self.states:
             if name not in self.pattern:
                 raise ValueError(f"states.{name} is not used by the pattern")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.engines import get_engine
-from kvcalc.errors import KvcalcError, UsageError
+from kvcalc.errors import EngineRejectsError, KvcalcError, UsageError
 from kvcalc.estimate import engine_dict, model_dict, workload_dict
 from kvcalc.plan import Capacity
 from kvcalc.sources import load
@@ -145,7 +145,16 @@ def largest_context(architecture: Architecture, workload: Workload, fitting: Fit
 
 def most_sequences(fitting: Fitting, context: int) -> int | None:
     """The most sequences of `context` tokens that fit; None where not even one does, or where nothing ends it (they wait for a slot)."""
-    found = last_that(lambda count: fitting.admits(context, count), MOST_SEQUENCES)
+
+    def holds(count: int) -> bool:
+        try:
+            return fitting.admits(context, count)
+        except EngineRejectsError:
+            if count <= fitting.workload.sequences:
+                raise
+            return False  # the engine has no room for so many, whatever the memory
+
+    found = last_that(holds, MOST_SEQUENCES)
     return found if found != MOST_SEQUENCES else None
 
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvcalc.errors import UsageError, nearest
+from kvcalc.errors import EngineRejectsError, UsageError, nearest
+from kvcalc.units import clean
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ def get_format(name: str, what: str = "--kv-dtype") -> Format:
     found = FORMATS.get(ALIASES.get(key, key))
     if found is None:
         known = [*FORMATS, *ALIASES]
-        raise UsageError(f"{what}: unknown format '{name[:40]}'", nearest(key, known) or "known formats: " + ", ".join(FORMATS))
+        raise UsageError(f"{what}: unknown format '{clean(name, 40)}'", nearest(key, known) or "known formats: " + ", ".join(FORMATS))
     return found
 
 
@@ -188,6 +189,14 @@ class KvFormat:
     def name(self) -> str:
         """`bf16`, or `q8_0/q4_0` where K and V differ."""
         return self.key.name if self.key is self.value else f"{self.key.name}/{self.value.name}"
+
+
+def one_format(text: str, engine: str) -> str:
+    """`text` under an engine that stores K and V alike: `fp8/fp8` is `fp8`. Raises EngineRejectsError where they differ."""
+    key, slash, value = (part.strip() for part in text.partition("/"))
+    if slash and key.lower() != value.lower():
+        raise EngineRejectsError(f"{engine} stores K and V in one format, and '{clean(text, 40)}' sets them apart", "give one format")
+    return key
 
 
 def get_kv_format(text: str, what: str = "--kv-dtype") -> KvFormat:

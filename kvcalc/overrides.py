@@ -18,16 +18,24 @@ from kvcalc.architecture import Architecture, Layout
 from kvcalc.errors import UsageError, nearest
 from kvcalc.formats import get_format
 from kvcalc.units import clean, parse_tokens
+from kvcalc.validation import sentences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kvcalc.states import State
 
+
+def _word(text: str) -> str:
+    if not text:
+        raise UsageError("--set family: the name is empty", "write it like --set family=llama")
+    return text
+
+
 #: Fields of the model itself, and how their text is read.
 _MODEL_FIELDS: dict[str, Callable[[str], Any]] = {
     "dtype": lambda text: get_format(text, "--set dtype").name,
-    "family": str,
+    "family": _word,
     "hidden_dim": lambda text: parse_tokens(text, "--set hidden_dim"),
     "max_context": lambda text: parse_tokens(text, "--set max_context"),
     "parameters": lambda text: parse_tokens(text, "--set parameters"),
@@ -93,9 +101,9 @@ def _checked(model: Any, values: dict[str, Any], what: str) -> Any:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        reason = problem["msg"].removeprefix("Value error, ")
-        raise UsageError(f"--set {what}: {reason[:1].lower()}{reason[1:]}", "set the fields that belong together at once") from None
+        message, place, _ = next(sentences(error))
+        where = next((str(step) for step in place if step in what.split(", ")), what)
+        raise UsageError(f"--set {where}: {message}", "" if place else "set the fields that belong together at once") from None
 
 
 def _unknown(layout: Layout, key: str) -> UsageError:

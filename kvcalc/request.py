@@ -77,16 +77,36 @@ def parse_request(given: Mapping[str, Any]) -> Request:
         values["shared_prefix"] = parse_tokens(_not_float(given["shared_prefix"], "shared_prefix"), "shared_prefix", least=0)
     if given.get("kv_memory") is not None:
         values["kv_memory"] = parse_bytes(_not_float(given["kv_memory"], "kv_memory"), "kv_memory")
-    for name in ("kv_dtype", "gpu"):
-        if given.get(name) is not None:
-            values[name] = _text(given[name], name)
+    if given.get("kv_dtype") is not None:
+        values["kv_dtype"] = _text(given["kv_dtype"], "kv_dtype")
     args = given.get("engine_args")
     if args is not None:
         if not isinstance(args, Mapping):
             raise UsageError("request: 'engine_args' is not a mapping", "write it like {block_size: 32}")
         values["engine_args"] = args
-    engine = given.get("engine")
-    return Request(model, "ideal" if engine is None else _text(engine, "engine"), Workload(**values))
+    engine = "ideal" if given.get("engine") is None else _text(given["engine"], "engine")
+    if given.get("gpu") is not None:
+        values |= cards(_text(given["gpu"], "gpu"), engine, values.get("tensor_parallel"), values.get("pipeline_parallel", 1))
+    return Request(model, engine, Workload(**values))
+
+
+def cards(gpu: str, engine: str, tensor: int | None, pipeline: int) -> dict[str, Any]:
+    """The accelerator's id; with `NAME:COUNT` also the ranks: those given, else all cards split as the engine splits.
+
+    Raises UsageError for an accelerator that does not exist, and for a count that is not tensor x pipeline parallel ranks.
+    """
+    from kvcalc.engines import BY_LAYERS
+    from kvcalc.hardware import parse_gpu
+
+    card, count = parse_gpu(gpu)
+    if ":" not in gpu:
+        return {"gpu": card.id}
+    if tensor is None and pipeline == 1 and engine in BY_LAYERS:
+        tensor, pipeline = 1, count
+    ranks = tensor or count // pipeline
+    if ranks * pipeline != count:
+        raise UsageError(f"--gpu: {count} devices are not --tp {ranks} x --pp {pipeline}", "leave out the count, or make them agree")
+    return {"gpu": card.id, "tensor_parallel": ranks, "pipeline_parallel": pipeline}
 
 
 def _is_model(model: object) -> bool:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.engines import get_engine
+from kvcalc.engines import BY_LAYERS, get_engine
 from kvcalc.errors import KvcalcError, UsageError
 from kvcalc.estimate import model_dict, workload_dict
-from kvcalc.fit import MOST, Budget, Fit, fit, largest_context, last_that
+from kvcalc.fit import Budget, Fit, fit, largest_context, most_sequences
 from kvcalc.hardware import gpus
 from kvcalc.memory_budget import MemoryBudget, memory_budget, without_share
 from kvcalc.sources import load
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 #: Numbers of devices that are tried; engines and heads refuse those that do not divide.
 SIZES = (1, 2, 4, 8, 16, 32)
-#: Engines that split a model over devices by its layers unless told otherwise; all others by its heads.
-_BY_LAYERS = ("llama.cpp", "ollama")
 #: Config fields that say that only some of the weights are read in a step.
 _EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 
@@ -82,15 +80,14 @@ def size(request: Request, *, beyond: bool = False, **shares: Any) -> Sized:
         (low[0], high[0]),
         (low[1], high[1]),
         decode_bound(architecture, found, memory),
-        smallest(architecture, request, shares),
+        smallest(architecture, replace(request, workload=replace(request.workload, context=found.plan.context)), shares),
     )
 
 
 def _limits(architecture: Architecture, request: Request, context: int, kv_memory: int, *, beyond: bool) -> tuple[int | None, int | None]:
     """Largest context and most sequences in `kv_memory` bytes a device."""
     fitting = get_engine(request.engine).fitting(architecture, request.workload, kv_memory)
-    longest = largest_context(architecture, request.workload, fitting, beyond=beyond)
-    return longest, last_that(lambda count: fitting.admits(context, count), MOST)
+    return largest_context(architecture, request.workload, fitting, beyond=beyond), most_sequences(fitting, context)
 
 
 def decode_bound(architecture: Architecture, found: Fit, memory: MemoryBudget) -> DecodeBound | None:
@@ -121,7 +118,7 @@ def smallest(architecture: Architecture, request: Request, shares: Mapping[str, 
 
 def over(request: Request, devices: int) -> Request:
     """The request over that many devices: by layers or by heads, whichever is the engine's own way."""
-    by_layers = request.engine in _BY_LAYERS
+    by_layers = request.engine in BY_LAYERS
     workload = replace(request.workload, tensor_parallel=1 if by_layers else devices, pipeline_parallel=devices if by_layers else 1)
     return replace(request, workload=workload)
 

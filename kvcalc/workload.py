@@ -49,9 +49,14 @@ class Workload:
                 raise UsageError(f"{name}: {getattr(self, name)} is more than kvcalc computes", f"at most {MOST:,}")
         if self.kv_memory is not None:
             checked_int(self.kv_memory, "kv_memory", least=0)
-        if self.context not in (None, -1) and self.shared_prefix > (self.context or 0):
+        if self.context not in (None, -1):
+            self.check_prefix(self.context or 0)
+
+    def check_prefix(self, context: int) -> None:
+        """Raise UsageError where the shared prefix is longer than the context in force."""
+        if self.shared_prefix > context:
             raise UsageError(
-                f"shared prefix: {self.shared_prefix} tokens are more than the context of {self.context}",
+                f"shared prefix: {self.shared_prefix} tokens are more than the context of {context}",
                 "the context counts the shared prefix too",
             )
 

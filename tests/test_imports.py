@@ -13,7 +13,15 @@ import kvcalc
 
 ROOT = Path(kvcalc.__file__).parent
 #: Rooms from the ground up: a module may import from its own room and from those before it. What is not named is a question.
-GROUND = (("errors", "units"), ("formats",), ("states",), ("architecture", "workload"), ("plan",), ("hardware",), ("engines", "sources"))
+GROUND = (
+    ("errors", "units", "validation"),
+    ("formats",),
+    ("states",),
+    ("architecture", "workload"),
+    ("plan",),
+    ("hardware",),
+    ("engines", "sources"),
+)
 ABOVE = (("render",), ("cli",), ("__main__",))
 QUESTIONS = len(GROUND)
 ORDER = {name: level for level, names in enumerate((*GROUND, (), *ABOVE)) for name in names}

@@ -253,7 +253,7 @@ class _Reader:
             return None
         if request.workload.context == -1:
             self.say((*place, "context"), "is -1, the largest that fits, which no limit can be held against; name a context")
-        if ":" in (request.workload.gpu or ""):
+        if ":" in str(asked.get("gpu", "")):
             self.say((*place, "gpu"), "is the name of one card; how many there are is tensor_parallel x pipeline_parallel")
         return request
 

@@ -76,8 +76,6 @@ def make_request(
 
     model = hub_model(model, revision, offline=offline)
 
-    stages = count(pp, "--pp")
-    name, ranks = devices(gpu, None if tp is None else count(tp, "--tp"), stages)
     request = parse_request(
         {
             "model": model,
@@ -86,10 +84,10 @@ def make_request(
             "kv_dtype": kv_dtype,
             "engine": engine,
             "engine_args": key_values(engine_arg or (), "--engine-arg"),
-            "tensor_parallel": ranks,
-            "pipeline_parallel": stages,
+            "tensor_parallel": None if tp is None else count(tp, "--tp"),
+            "pipeline_parallel": count(pp, "--pp"),
             "decode_context_parallel": count(dcp, "--dcp"),
-            "gpu": name,
+            "gpu": gpu,
             "shared_prefix": parse_tokens(shared_prefix, "--shared-prefix", least=0),
             "kv_memory": None if kv_memory is None else parse_bytes(kv_memory, "--kv-memory"),
         }
@@ -115,21 +113,6 @@ def hub_model(model: str, revision: str | None, *, offline: bool) -> str:
     if model.count("/") != 1 or "@" in model or model.startswith((".", "/", "~")):
         raise UsageError(f"--revision: '{clean(model)}' is not a Hub repository without a revision", "a repository is written org/name")
     return f"{model}@{revision}"
-
-
-def devices(gpu: str | None, tp: int | None, pp: int) -> tuple[str | None, int]:
-    """The accelerator's id, and the tensor parallel size: `--tp`, else what `--gpu NAME:COUNT` leaves for each stage."""
-    if gpu is None:
-        return None, tp or 1
-    from kvcalc.hardware import parse_gpu
-
-    card, cards = parse_gpu(gpu)
-    if ":" not in gpu:
-        return card.id, tp or 1
-    ranks = tp or cards // pp
-    if ranks * pp != cards:
-        raise UsageError(f"--gpu: {cards} devices are not --tp {ranks} x --pp {pp}", "leave out the count, or make them agree")
-    return card.id, ranks
 
 
 def count(text: str, option: str) -> int:

@@ -26,6 +26,9 @@ ENGINES: dict[str, tuple[str, str]] = {
     "tensorrt-llm": ("kvcalc.engines.tensorrt_llm", "TensorRtLlm"),
 }
 
+#: Engines that split a model over devices by its layers unless told otherwise; all others by its heads.
+BY_LAYERS = ("llama.cpp", "ollama")
+
 
 @cache
 def get_engine(name: str) -> Engine:

@@ -129,14 +129,19 @@ class Engine(ABC):
         return Fitting(self, architecture, workload, kv_memory)
 
     def context_of(self, architecture: Architecture, workload: Workload) -> int:
-        """The context in force: the workload's, else the model's maximum. Raises UsageError if neither is known."""
-        if workload.context is not None and workload.context > 0:
-            return workload.context
-        if architecture.max_context is None:
+        """The context in force: the workload's, else the model's maximum.
+
+        Raises UsageError if neither is known, for a prefix that is longer, and for -1, which only a memory answers.
+        """
+        if workload.context == -1:
+            raise UsageError("context -1 is the largest that fits, and there is no memory here to fit into", "ask kvcalc fit for it")
+        context = workload.context or architecture.max_context
+        if context is None:
             raise UsageError(
                 f"{clean(architecture.id)} does not say its maximum context, and none was given", "give one with --ctx, such as --ctx 32k"
             )
-        return architecture.max_context
+        workload.check_prefix(context)
+        return context
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,8 +121,7 @@ class Ollama(Engine):
         if context is None:
             memory = 0
             if workload.gpu:
-                gpu, count = parse_gpu(workload.gpu)
-                memory = gpu.memory * count
+                memory = parse_gpu(workload.gpu)[0].memory * workload.devices
             context = next(tokens for least, tokens in _CONTEXT_BY_MEMORY if memory >= least)
             known = f"GPUs with {memory // GIB} GiB" if workload.gpu else "less than 23 GiB of GPU memory assumed (--gpu says otherwise)"
             notes.append(f"num_ctx defaulted to {context:,} tokens: Ollama's choice for {known}")

@@ -22,9 +22,10 @@ from kvcalc.states import KINDS, State
 from kvcalc.states.attention import Nothing
 from kvcalc.states.base import CACHE, MODEL
 from kvcalc.units import LARGEST, clean
+from kvcalc.validation import sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -34,7 +35,9 @@ def read_document(document: Document) -> Architecture:
     architecture, problems = check(document)
     if architecture is None or problems:
         others = len(problems) - 1
-        hint = f"and {others} more; `kvcalc models validate` lists all" if others else "`kvcalc models show gpt2` prints one that is right"
+        hint = (
+            f"and {others} more; `kvcalc models validate` lists all" if others else "`kvcalc models import gpt2` prints one that is right"
+        )
         raise InvalidConfigError(str(problems[0]), hint)
     return architecture
 
@@ -134,7 +137,7 @@ class _Checker:
         try:
             return model.model_validate(value, strict=True)
         except ValidationError as error:
-            for message, place, missing in _sentences(error):
+            for message, place, missing in sentences(error):
                 if (*path, *place, missing) not in self.misspelt:
                     self.say((*path, *place), message)
             return None
@@ -182,35 +185,3 @@ def _formats(architecture: Architecture) -> Iterator[tuple[Path, str]]:
                 for buffer in state.buffers():
                     if buffer.dtype not in (CACHE, MODEL):
                         yield (layout_name, "states", key), buffer.dtype
-
-
-#: Pydantic's error types, in our words; the argument is the error's own context.
-_WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "int_type": lambda _: "must be a whole number",
-    "greater_than": lambda ctx: f"must be more than {ctx['gt']}",
-    "greater_than_equal": lambda ctx: f"must be at least {ctx['ge']}",
-    "less_than_equal": lambda ctx: f"must be at most {ctx['le']}",
-    "string_type": lambda _: "must be text",
-    "bool_type": lambda _: "must be true or false",
-    "dict_type": lambda _: "must be a mapping",
-    "model_type": lambda _: "must be a mapping",
-    "tuple_type": lambda _: "must be a list",
-    "list_type": lambda _: "must be a list",
-    "too_short": lambda _: "must not be empty",
-    "literal_error": lambda ctx: f"must be {ctx['expected']}",
-    "value_error": lambda ctx: str(ctx["error"]),
-}
-
-
-def _sentences(error: ValidationError) -> Iterator[tuple[str, Path, str | int]]:
-    """Each error in our words, with its place; a missing key, which is named, is a problem of the mapping that lacks it."""
-    for found in error.errors(include_url=False):
-        place: Path = tuple(found["loc"])
-        if found["type"] == "missing":
-            yield f"key '{clean(place[-1], 40)}' is missing", place[:-1], place[-1]
-            continue
-        words = _WORDS.get(found["type"])
-        message = words(found.get("ctx", {})) if words else "has a value of the wrong kind"
-        given = found.get("input")
-        shown = f", not {clean(repr(given), 40)}" if isinstance(given, str | int | float | bool) and found["type"] != "value_error" else ""
-        yield message + shown, place, ""

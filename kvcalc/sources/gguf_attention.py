@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from kvcalc.errors import InvalidConfigError
 from kvcalc.states import Chunked, Full, Nothing, Shared, Sliding, State
 from kvcalc.units import LARGEST
+from kvcalc.validation import first
 
 if TYPE_CHECKING:
     from kvcalc.sources.gguf_metadata import Metadata
@@ -34,9 +35,7 @@ def make(kind: type[State], **fields: Any) -> State:
     try:
         return kind(**fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InvalidConfigError(f"GGUF metadata: {kind.__name__.lower()} block: {where}: {first['msg'].lower()}") from None
+        raise InvalidConfigError(f"GGUF metadata: {kind.__name__.lower()} block: {first(error)}") from None
 
 
 NOTHING: States = (Nothing(),)

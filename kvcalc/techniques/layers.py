@@ -9,6 +9,7 @@ from kvcalc.architecture import Layout
 from kvcalc.errors import UsageError
 from kvcalc.states import KINDS
 from kvcalc.units import clean
+from kvcalc.validation import first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,10 +31,7 @@ def build(kind: str, fields: Mapping[str, Any]) -> State:
     try:
         return found.model_validate({key: value for key, value in fields.items() if key in found.model_fields and key != "kind"})
     except ValidationError as error:
-        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(str(part) for part in problem["loc"])
-        reason = problem["msg"].removeprefix("Value error, ")
-        raise UsageError(f"{where}: {reason[:1].lower()}{reason[1:]}" if where else reason, "choose values that divide") from None
+        raise UsageError(first(error), "choose values that divide") from None
 
 
 def with_layers(architecture: Architecture, layers: list[tuple[State, ...]]) -> Architecture:

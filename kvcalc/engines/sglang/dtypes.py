@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvcalc.engines.sglang import classes
 from kvcalc.errors import EngineRejectsError, nearest
-from kvcalc.formats import FORMATS, get_format
+from kvcalc.formats import FORMATS, get_format, one_format
 from kvcalc.units import clean
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kvcalc.errors import EngineRejectsError, nearest
-from kvcalc.formats import FORMATS, Format, get_format
+from kvcalc.formats import FORMATS, Format, get_format, one_format
 from kvcalc.units import clean
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def model_format(architecture: Architecture) -> tuple[Format, str]:
 
 def cache_format(architecture: Architecture, kv_dtype: str) -> Format:
     """The cache's type for `kv_cache_config.dtype kv_dtype`. Raises EngineRejectsError for one that TensorRT-LLM does not have."""
-    asked = kv_dtype.strip().lower()
+    asked = one_format(kv_dtype, "TensorRT-LLM").lower()
     own, _ = model_format(architecture)
     if asked == "auto":
         found = FORMATS.get(_checkpoint_says(architecture.traits), own)

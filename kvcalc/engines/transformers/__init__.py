@@ -22,7 +22,7 @@ from kvcalc.engines.transformers.quantized import DEFAULTS
 from kvcalc.engines.transformers.quirks import CACHELESS, ENCODERS, FOREIGN, OTHERWISE, QUIRKS, RULE
 from kvcalc.engines.transformers.tensors import EVERY, INT64, CacheTensor, Layer
 from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
-from kvcalc.formats import get_format
+from kvcalc.formats import get_format, one_format
 from kvcalc.plan import Plan
 from kvcalc.units import clean
 
@@ -168,7 +168,7 @@ def _check_devices(workload: Workload) -> None:
 def _model_type(architecture: Architecture, workload: Workload, notes: list[str]) -> str:
     """The type that the model computes in. Raises EngineRejectsError for a format that only a quantized cache could hold."""
     if workload.kv_dtype != "auto":
-        name = get_format(workload.kv_dtype).name
+        name = get_format(one_format(workload.kv_dtype, "transformers")).name
         if name not in FLOATS:
             raise EngineRejectsError(
                 f"transformers caches in the type that the model computes in, and {name} is not one of " + ", ".join(FLOATS),

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.errors import EngineRejectsError, UsageError, nearest
-from kvcalc.formats import ALIASES, FORMATS
+from kvcalc.formats import ALIASES, FORMATS, one_format
 from kvcalc.units import clean
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def cache_dtype(asked: str, architecture: Architecture, own: str, capability: in
 
 
 def _flag(asked: str, architecture: Architecture, own: str, capability: int, *, mla: bool) -> tuple[str, str | None]:
-    word = asked.strip().lower()
+    word = one_format(asked, "vLLM").lower()
     if word == AUTO:
         found = _checkpoint_word(architecture.traits, mla=mla)
         if found is not None:
@@ -80,8 +80,6 @@ def _flag(asked: str, architecture: Architecture, own: str, capability: int, *, 
         return AUTO, None
     if word in ROCM_ONLY:
         raise EngineRejectsError(f"vLLM stores a cache of {word} on ROCm only", "choose fp8")
-    if "/" in word:
-        raise EngineRejectsError(f"vLLM stores K and V in one format, and {clean(asked, 40)} sets them apart", "give one format")
     word = MODEL_DTYPES.get(ALIASES.get(word, word), word)
     if word not in CACHE_DTYPES:
         if ALIASES.get(word, word) in FORMATS:

@@ -22,6 +22,7 @@ from kvcalc.sources.families.defaults import class_defaults
 from kvcalc.sources.families.index import INDEX
 from kvcalc.sources.families.wrappers import descend
 from kvcalc.units import clean
+from kvcalc.validation import first
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,10 +64,7 @@ def read_family(raw: Mapping[str, Any], *, model_id: str = "", source: Source | 
             assumptions=(*_assumptions(config), *layers.notes),
         )
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        said = clean(first["msg"].removeprefix("Value error, "), 160)
-        raise InvalidConfigError(f"config.json of a {model_type} model cannot be: {where + ': ' if where else ''}{said}") from None
+        raise InvalidConfigError(f"config.json of a {model_type} model cannot be: {clean(first(error), 200)}") from None
 
 
 def find_reader(model_type: str, raw: Mapping[str, Any]) -> Reader:

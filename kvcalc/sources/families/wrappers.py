@@ -26,10 +26,12 @@ def descend(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
     """The language model's part of a config.json, and its model_type. Raises InvalidConfigError."""
     config, model_type = raw, _own_type(raw)
     outermost = model_type
-    for _ in range(DEEPEST):
-        inner = next((config[name] for name in INNER if isinstance(config.get(name), Mapping) and config[name]), None)
+    for depth in range(DEEPEST + 1):
+        inner = _inner(config)
         if inner is None:
             break
+        if depth == DEEPEST:
+            raise InvalidConfigError(f"config.json wraps its language model more than {DEEPEST} times", "give the innermost part by itself")
         own = _own_type(inner)
         model_type = own if own and own not in INNER else text_type(model_type) or model_type
         config = inner
@@ -38,6 +40,18 @@ def descend(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
     if outermost in _DRAFTS:
         return config, outermost
     return config, text_type(model_type) or model_type
+
+
+def _inner(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The wrapped config, if there is one."""
+    for name in INNER:
+        value = config.get(name)
+        if isinstance(value, Mapping):
+            if value:
+                return value
+        elif value is not None and name.endswith("_config"):
+            raise InvalidConfigError(f"config.json: '{name}' is {clean(repr(value), 40)}, and must be a mapping")
+    return None
 
 
 def _own_type(config: Mapping[str, Any]) -> str:
