@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "int_type": lambda _: "must be a whole number",
     "int_parsing": lambda _: "must be a whole number",
+    "int_parsing_size": lambda _: "must be a whole number",
     "int_from_float": lambda _: "must be a whole number",
+    "finite_number": lambda _: "must be a whole number",
     "greater_than": lambda ctx: f"must be more than {ctx['gt']}",
     "greater_than_equal": lambda ctx: f"must be at least {ctx['ge']}",
     "less_than_equal": lambda ctx: f"must be at most {ctx['le']}",

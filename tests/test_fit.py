@@ -175,3 +175,20 @@ def test_what_the_plan_takes_fits_beside_the_null_block(model: dict[str, Any], c
     block = asked(model, 0, engine="vllm", context=context).capacity.block_bytes or 0
     assert asked(model, plan.per_device + block, engine="vllm", context=context, sequences=sequences).fits
     assert not asked(model, plan.per_device + block - 1, engine="vllm", context=context, sequences=sequences).fits
+
+
+@pytest.mark.parametrize("engine", ["llama.cpp", "ollama"])
+def test_an_engine_without_room_for_more_sequences_is_no_error(engine: str) -> None:
+    """llama.cpp holds at most 256 sequences (LLAMA_MAX_SEQ), however large the memory."""
+    found = asked(document(LLAMA), memory=10**15, context=512, engine=engine)
+    assert (found.fits, found.max_sequences) == (True, 256)
+
+
+def test_slots_that_sequences_wait_for_have_no_limit_on_a_card_either() -> None:
+    from kvcalc.sizing import size
+
+    request = parse_request(
+        {"model": document(LLAMA), "gpu": "h100-80gb", "context": 512, "engine": "llama.cpp", "engine_args": {"parallel": 4}}
+    )
+    sized = size(request, weights=GIB)
+    assert (sized.fit.max_sequences, sized.sequences_range) == (None, (None, None))

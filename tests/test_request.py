@@ -76,3 +76,27 @@ def test_a_missing_model_and_a_near_miss_are_named() -> None:
     with pytest.raises(UsageError) as caught:
         parse_request({"model": "m", "sequence": 3})
     assert "sequences" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("asked", "tensor", "pipeline"),
+    [
+        ({"gpu": "h100-80gb"}, 1, 1),
+        ({"gpu": "h100-80gb", "tensor_parallel": 8}, 8, 1),
+        ({"gpu": "H100-80GB:4"}, 4, 1),
+        ({"gpu": "h100-80gb:4", "pipeline_parallel": 2}, 2, 2),
+        ({"gpu": "h100-80gb:4", "engine": "llama.cpp"}, 1, 4),
+        ({"gpu": "h100-80gb:4", "engine": "ollama", "tensor_parallel": 4}, 4, 1),
+    ],
+)
+def test_a_number_of_cards_is_a_number_of_ranks(asked: dict[str, object], tensor: int, pipeline: int) -> None:
+    """Split by heads, or by layers where the engine does so (llama.cpp's split_mode is layer unless told otherwise)."""
+    workload = parse_request({"model": "m"} | asked).workload
+    assert workload.gpu == "h100-80gb"
+    assert (workload.tensor_parallel, workload.pipeline_parallel) == (tensor, pipeline)
+
+
+@pytest.mark.parametrize("gpu", ["h1000", "", "h100-80gb:", "h100-80gb:0", "h100-80gb:x", "h100-80gb:2:2", "h100-80gb:3"])
+def test_a_card_that_does_not_exist_is_refused_whatever_the_engine(gpu: str) -> None:
+    with pytest.raises(UsageError):
+        parse_request({"model": "m", "gpu": gpu, "tensor_parallel": 2})

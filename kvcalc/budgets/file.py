@@ -248,7 +248,8 @@ class _Reader:
         try:
             request = parse_request(asked)
         except KvcalcError as error:
-            key = next((key for key in _REQUEST_KEYS if error.message.startswith(key)), "model" if "'model'" in error.message else "")
+            said = error.message.removeprefix("--")
+            key = next((key for key in _REQUEST_KEYS if said.startswith(key)), "model" if "'model'" in said else "")
             self.say(place, f"{error.message}; {error.hint}" if error.hint else error.message, at=(*place, key) if key else None)
             return None
         if request.workload.context == -1:

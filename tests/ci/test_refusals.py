@@ -26,7 +26,6 @@ ONE_BUDGET: dict[str, tuple[dict[str, Any], int, str, str]] = {
     "no such engine": ({"engine": "vlm", "limits": {"total": "1GiB"}}, 2, "usage", "did you mean 'vllm'"),
     "no such setting": ({"engine": "vllm", "engine_args": {"blok_size": 32}, "limits": {"total": "1GiB"}}, 2, "usage", "'block_size'"),
     "no such format": ({"kv_dtype": "fp9", "limits": {"total": "1GiB"}}, 2, "usage", "fp9"),
-    "no such card": ({"gpu": "h1000", "limits": {"min_context": 1024}}, 2, "usage", "h1000"),
     "settings that the engine refuses": ({"engine": "vllm", "tensor_parallel": 3, "limits": {"total": "1GiB"}}, 2, "engine_rejects", "3"),
     "a notion that the engine does not have": ({"kv_memory": "8GiB", "limits": {"min_tokens": 8192}}, 2, "usage", "min_tokens"),
     "growth without a baseline": ({"limits": {"max_growth": "5%"}}, 2, "usage", "--update-baseline"),
@@ -57,6 +56,10 @@ WHOLE_FILE = {
     "conflicting contexts": (BUDGETS + "    kv_memory: 8GiB\n    limits: {min_context: 8k}\n", "is more than the context of 4,096"),
     "conflicting memories": (BUDGETS + "    kv_memory: 8GiB\n    gpu: l4-24gb\n    limits: {min_context: 4k}\n", "keep one of them"),
     "a context that is none": (BUDGETS.replace("4k", "-1") + "    limits: {total: 1GiB}\n", "context: is -1"),
+    "no such card": (
+        BUDGETS + "    gpu: h100-80\n    limits: {total: 1GiB}\n",
+        "kvcalc.yaml:5: budgets[0]: --gpu: unknown accelerator 'h100-80'; did you mean 'h100-80gb'",
+    ),
     "a number of cards": (BUDGETS + "    gpu: h100-80gb:2\n    limits: {min_context: 4k}\n", "is the name of one card"),
 }
 

@@ -43,9 +43,11 @@ def test_the_batch_by_context(context: int, batch: int) -> None:
     assert plan(context=context).args["num_batch"] == batch
 
 
-@pytest.mark.parametrize(("gpu", "context"), [(None, 4096), ("rtx4090-24gb", 32_768), ("rtx4090-24gb:2", 262_144), ("h100-80gb", 262_144)])
-def test_the_default_context_by_memory(gpu: str | None, context: int) -> None:
-    found = plan("gemma3", {"context_length": 1_000_000}, gpu=gpu)
+@pytest.mark.parametrize(
+    ("gpu", "cards", "context"), [(None, 1, 4096), ("rtx4090-24gb", 1, 32_768), ("rtx4090-24gb", 2, 262_144), ("h100-80gb", 1, 262_144)]
+)
+def test_the_default_context_by_the_memory_of_all_cards(gpu: str | None, cards: int, context: int) -> None:
+    found = plan("gemma3", {"context_length": 1_000_000}, gpu=gpu, pipeline_parallel=cards)
     assert found.context == context
     assert any(f"defaulted to {context:,} tokens" in note for note in found.notes)
 

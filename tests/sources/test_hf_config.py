@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -238,3 +239,16 @@ def test_no_config_gives_anything_but_an_answer_or_a_refusal(model_type: str, fi
         found = read_config({"model_type": model_type, **fields})
         assert len(found.layers.order) == found.layers.count
         json.dumps(found.model_dump(mode="json"))
+
+
+def test_a_wrapped_part_that_is_no_mapping_is_no_missing_part() -> None:
+    """A missing part takes the class defaults, as the class does; a wrong one is refused."""
+    assert read_config({"model_type": "gemma3"}).family == "gemma3_text"
+    for wrong in (5, "x", [1], True):
+        with pytest.raises(InvalidConfigError, match=r"'text_config' is .* must be a mapping"):
+            read_config({"model_type": "gemma3", "text_config": wrong})
+    wrapped: dict[str, Any] = {"model_type": "llama", "num_hidden_layers": 1}
+    for _ in range(5):
+        wrapped = {"model_type": "gemma3", "text_config": wrapped}
+    with pytest.raises(InvalidConfigError, match="more than 4 times"):
+        read_config(wrapped)

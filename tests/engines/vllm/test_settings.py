@@ -110,7 +110,7 @@ def test_falcon_never_hears_of_the_flag() -> None:
         ("fp16", EngineRejectsError, "runs in bfloat16"),
         ("q8_0", EngineRejectsError, "no cache of q8_0"),
         ("int8", EngineRejectsError, "no cache of int8"),
-        ("fp8/fp8", EngineRejectsError, "sets them apart"),
+        ("fp8/bf16", EngineRejectsError, "sets them apart"),
         ("ultraquant_4bit", EngineRejectsError, "ROCm only"),
         ("fb8", UsageError, "unknown format 'fb8'"),
     ],
