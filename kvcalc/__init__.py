@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kvcalc.estimate import Estimate
     from kvcalc.fit import Fit
     from kvcalc.request import Question
+    from kvcalc.sizing import Sized
 
     Model = str | Mapping[str, Any] | Architecture
 
@@ -51,12 +52,12 @@ def estimate(model: Model, **question: Unpack[Question]) -> Estimate:
     return estimate(parse_request({**question, "model": model}))
 
 
-def fit(model: Model, **question: Unpack[Question]) -> Fit:
-    """What fits into `kv_memory` bytes per device, or on `gpu`."""
-    from kvcalc.fit import fit
+def fit(model: Model, **question: Unpack[Question]) -> Fit | Sized:
+    """What fits into `kv_memory` bytes per device, else on `gpu`, whose memory is divided as `kvcalc fit --gpu` does."""
     from kvcalc.request import parse_request
+    from kvcalc.sizing import fit_or_size
 
-    return fit(parse_request({**question, "model": model}))
+    return fit_or_size(parse_request({**question, "model": model}))
 
 
 def compare(

@@ -56,9 +56,9 @@ def _result(request: dict[str, Any]) -> dict[str, Any]:
 
         return estimate(parse_request(request)).to_dict()
     if command == "fit":
-        from kvcalc.fit import fit
+        from kvcalc.sizing import fit_or_size
 
-        return fit(parse_request(request)).to_dict()
+        return fit_or_size(parse_request(request)).to_dict()
     hint = nearest(str(command), _COMMANDS) or "one of " + ", ".join(_COMMANDS)
     raise UsageError(f"request: unknown command '{clean(command, 40)}'", hint)
 

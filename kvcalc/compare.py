@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.architecture import Architecture, Layout
 from kvcalc.engines import ENGINES, get_engine
-from kvcalc.errors import EngineRejectsError, KvcalcError, UsageError, nearest
+from kvcalc.errors import EngineRejectsError, KvcalcError, UnsupportedArchitectureError, UsageError, nearest
 from kvcalc.estimate import engine_dict, model_dict, workload_dict
 from kvcalc.overrides import override
 from kvcalc.plan import Line
@@ -173,7 +173,7 @@ def _technique_row(name: str, case: Case, steps: tuple[Step, ...], engine: str, 
     try:
         changed, used = apply(case, steps, settings)
         plan = _plan(changed, engine)
-    except (UsageError, EngineRejectsError) as error:
+    except (UsageError, EngineRejectsError, UnsupportedArchitectureError) as error:
         return Row(name, None, engine, error=error)
     return _measured(Row(name, changed.architecture, engine, tuple(used), plan, remarks=changed.remarks))
 

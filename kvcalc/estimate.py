@@ -46,6 +46,11 @@ def estimate(request: Request) -> Estimate:
         raise UsageError(
             "context -1 asks for the largest that fits, which is the question of fit", "give a context, or ask fit with a memory"
         )
+    if request.workload.gpu is not None:
+        from kvcalc.hardware import get_gpu
+        from kvcalc.memory_budget import share_of
+
+        share_of(request.engine, get_gpu(request.workload.gpu))
     architecture = load(request.model)
     return Estimate(architecture, request.workload, get_engine(request.engine).plan(architecture, request.workload))
 

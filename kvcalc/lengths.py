@@ -16,7 +16,6 @@ import json
 import math
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from kvcalc.engines.base import default_format
 from kvcalc.engines.ideal import row_bytes
 from kvcalc.errors import InvalidConfigError, UsageError, nearest
 from kvcalc.formats import get_kv_format
-from kvcalc.sources.files import decode, read_bytes
+from kvcalc.sources.files import decode, exists, read_bytes, user_path
 from kvcalc.units import LARGEST, MIB, clean, parse_tokens
 
 if TYPE_CHECKING:
@@ -80,8 +79,10 @@ def read_lengths(text: str) -> Lengths:
         return _lognormal(text)
     if "," in text or text.strip().rstrip("kKmM").isdigit():
         return _counted((parse_tokens(part, "--lengths") for part in text.split(",")), "the list given")
-    path = Path(text).expanduser()
-    if not path.exists():
+    if not text.strip():
+        raise UsageError("--lengths: the list is empty", "512,1k,8k · trace.csv · lognormal:mean=2k:p99=16k")
+    path = user_path(text)
+    if not exists(path):
         raise UsageError(
             f"--lengths: '{clean(text, 60)}' is neither a list nor a file", "512,1k,8k · trace.csv · lognormal:mean=2k:p99=16k"
         )

@@ -146,6 +146,14 @@ class MemoryBudget:
         }
 
 
+def share_of(engine: str, gpu: Gpu) -> Share:
+    """What the engine leaves on that card. Raises UsageError for an unknown engine, EngineRejectsError for a card that it does not run on."""
+    share = _SHARES[get_engine(engine).name]
+    if gpu.vendor not in ("any", *share.vendors):
+        raise EngineRejectsError(f"{engine} does not run on {gpu.name}", "vendors: " + ", ".join(share.vendors))
+    return share
+
+
 def memory_budget(
     architecture: Architecture,
     request: Request,
@@ -169,9 +177,7 @@ def memory_budget(
         if workload.gpu is not None
         else Gpu("memory", "memory given", "any", memory or 0, "given", 0, None, "given", "")
     )
-    share = _SHARES[request.engine]
-    if gpu.vendor not in ("any", *share.vendors):
-        raise EngineRejectsError(f"{request.engine} does not run on {gpu.name}", "vendors: " + ", ".join(share.vendors))
+    share = share_of(request.engine, gpu)
     total = gpu.memory if memory is None else memory
     sure = {"memory": "given" if memory is not None else _MEMORY_KNOWN[gpu.known] + f" ({gpu.source})"}
     fraction = _utilization(share, request, gpu, utilization, sure)

@@ -16,7 +16,7 @@ from kvcalc.engines import get_engine
 from kvcalc.errors import KvcalcError, UsageError, nearest
 from kvcalc.sources import catalogue, load
 from kvcalc.sources.document import check
-from kvcalc.sources.files import read_bytes, shown
+from kvcalc.sources.files import is_folder, read_bytes, shown
 from kvcalc.sources.yaml_reader import LARGEST_FILE, Problem, problem_from, read_yaml
 from kvcalc.sources.yaml_writer import to_yaml
 from kvcalc.units import clean
@@ -126,7 +126,13 @@ def validate_files(paths: Sequence[str | Path]) -> list[Problem]:
 
 
 def _yamls(path: Path) -> list[Path]:
-    return sorted(path.glob("*.yaml")) if path.is_dir() else [path]
+    """The file itself, or the *.yaml of a folder. Raises UsageError for a folder without any: checking nothing is no pass."""
+    if not is_folder(path):
+        return [path]
+    found = sorted(path.glob("*.yaml"))
+    if not found:
+        raise UsageError(f"{shown(path)}: holds no .yaml file", "name the files, or a folder of them")
+    return found
 
 
 def validate(path: Path) -> list[Problem]:

@@ -60,7 +60,7 @@ class Plan:
     per_device         the fullest device
     per_sequence       one sequence at this context, all devices
     per_token          what one token takes in every layer that still holds it, whatever the parallelism
-    growth_per_token   what the next token adds at this context
+    growth_per_token   what the next token adds at this context; negative where it closes a window whose rows are then freed
     fixed              per sequence, independent of the context
     """
 

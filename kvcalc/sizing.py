@@ -84,6 +84,12 @@ def size(request: Request, *, beyond: bool = False, **shares: Any) -> Sized:
     )
 
 
+def fit_or_size(request: Request) -> Fit | Sized:
+    """What fits into the memory that the request names, else on its card. Raises what either raises, UsageError without both."""
+    by_card = request.workload.kv_memory is None and request.workload.gpu is not None
+    return size(request) if by_card else fit(request)
+
+
 def _limits(architecture: Architecture, request: Request, context: int, kv_memory: int, *, beyond: bool) -> tuple[int | None, int | None]:
     """Largest context and most sequences in `kv_memory` bytes a device."""
     fitting = get_engine(request.engine).fitting(architecture, request.workload, kv_memory)
@@ -163,7 +169,23 @@ def rank(request: Request, **shares: Any) -> list[Ranked]:
     architecture = load(request.model)
     shares = _measured_once(request, shares)
     found = list(_ranked(architecture, request, shares))
+    if not found:
+        _planned_at_all(architecture, request)
     return sorted(found, key=lambda row: (row.devices * row.memory, row.devices, row.gpu))
+
+
+def _planned_at_all(architecture: Architecture, request: Request) -> None:
+    """Raise the engine's refusal where it has one for every number of devices: that is no want of memory."""
+    refusals: list[KvcalcError] = []
+    for count in SIZES:
+        asked = over(request, count)
+        try:
+            get_engine(request.engine).plan(architecture, asked.workload)
+        except KvcalcError as error:
+            refusals.append(error)
+        else:
+            return
+    raise refusals[0]
 
 
 def _ranked(architecture: Architecture, request: Request, shares: Mapping[str, Any]) -> Iterator[Ranked]:

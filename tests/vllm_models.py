@@ -65,9 +65,9 @@ def deepseek_v3(**fields: Any) -> Architecture:
     return uniform(61, DEEPSEEK, family="deepseek_v3", max_context=163840, **fields)
 
 
-def nemotron_nano() -> Architecture:
+def nemotron_nano(query_heads: int = 40) -> Architecture:
     """Nemotron-Nano-9B-v2: 27 Mamba-2 and 4 attention layers among layers that keep nothing."""
-    heads = Full(kv_heads=8, query_heads=40, head_dim=128)
+    heads = Full(kv_heads=8, query_heads=query_heads, head_dim=128)
     return model(["m*27", "a*4"], 31, {"m": NEMOTRON, "a": heads}, "nemotron_h", max_context=131072)
 
 

@@ -111,7 +111,9 @@ def read_budgets(path: Path) -> tuple[Budget, ...]:
     budgets = reader.budgets()
     if reader.problems:
         others = len(reader.problems) - 1
-        raise InvalidConfigError(reader.problems[0], f"and {others} more like it" if others else "`kvcalc check --help` names the keys")
+        raise InvalidConfigError(
+            reader.problems[0], f"and {others} more like it" if others else "`kvcalc init gpt2 -o -` prints a file that is right"
+        )
     return budgets
 
 

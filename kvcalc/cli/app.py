@@ -46,7 +46,10 @@ def main() -> NoReturn:
     gc.set_threshold(_GC_THRESHOLD)
     # Pydantic would read the metadata of every installed package at each start, to look for plugins that kvcalc has no use for.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    code = run(sys.argv[1:])
+    try:
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:  # while starting, or while leaving
+        code = EXIT_INTERRUPTED
     gc.freeze()
     sys.exit(code)
 

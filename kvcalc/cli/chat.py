@@ -25,10 +25,10 @@ Examples:
 def chat(
     model: options.Model,
     *,
-    turns: Annotated[str, typer.Option("--turns", metavar="COUNT", help="Turns of the conversation.")] = "20",
+    turns: Annotated[str | None, typer.Option("--turns", metavar="COUNT", help="Turns of the conversation. [20]")] = None,
     system: Annotated[str, typer.Option("--system", metavar="TOKENS", help="Tokens of the system prompt.")] = "1k",
-    user: Annotated[str, typer.Option("--user", metavar="TOKENS", help="Tokens of each user message.")] = "200",
-    reply: Annotated[str, typer.Option("--reply", metavar="TOKENS", help="Tokens of each reply.")] = "500",
+    user: Annotated[str | None, typer.Option("--user", metavar="TOKENS", help="Tokens of each user message. [200]")] = None,
+    reply: Annotated[str | None, typer.Option("--reply", metavar="TOKENS", help="Tokens of each reply. [500]")] = None,
     turns_file: Annotated[
         str | None, typer.Option("--turns-file", metavar="FILE", help='Real turns, a JSON object a line: {"user": 200, "reply": 500}.')
     ] = None,
@@ -39,7 +39,7 @@ def chat(
     change_turn: Annotated[
         str | None, typer.Option("--change-turn", metavar="TURN", help="Change the system prompt before this turn.")
     ] = None,
-    change_at: Annotated[str, typer.Option("--change-at", metavar="POSITION", help="First token of it that changes.")] = "0",
+    change_at: Annotated[str | None, typer.Option("--change-at", metavar="POSITION", help="First token of it that changes. [0]")] = None,
     kv_memory: Annotated[str | None, typer.Option("--kv-memory", metavar="SIZE", help="The budget that must not break.")] = None,
     kv_dtype: options.KvDtype = "auto",
     engine: options.Engine = "ideal",
@@ -51,17 +51,20 @@ def chat(
     output: options.OutputFile = None,
 ) -> int:
     """Tokens held, bytes and tokens recomputed per turn, what is out of sight, and when the budget breaks."""
-    from pathlib import Path
-
     from kvcalc.chat import MOST_TURNS, Conversation, parse_policy, read_turns
     from kvcalc.chat import chat as ask
     from kvcalc.render import emit
     from kvcalc.render.chat_view import view
+    from kvcalc.sources.files import user_path
 
-    count = options.count(turns, "--turns")
+    if turns_file is not None:
+        options.refuse("--turns-file", {"--turns": turns, "--user": user, "--reply": reply})
+    if change_at is not None and change_turn is None:
+        raise UsageError("--change-at needs the turn before which the system prompt changes", "add --change-turn 5")
+    count = options.count(turns or "20", "--turns")
     if count > MOST_TURNS:
         raise UsageError(f"--turns: {count:,} is more than kvcalc computes", f"at most {MOST_TURNS:,}")
-    each = (parse_tokens(user, "--user"), parse_tokens(reply, "--reply"))
+    each = (parse_tokens(user or "200", "--user"), parse_tokens(reply or "500", "--reply"))
     request = options.make_request(
         model,
         ctx=None,
@@ -79,11 +82,11 @@ def chat(
     )
     talk = Conversation(
         system=parse_tokens(system, "--system", least=0),
-        turns=(each,) * count if turns_file is None else read_turns(Path(turns_file).expanduser()),
+        turns=(each,) * count if turns_file is None else read_turns(user_path(turns_file)),
         policy=parse_policy(policy),
         block_size=parse_tokens(block_size, "--block-size"),
         changed_turn=None if change_turn is None else options.count(change_turn, "--change-turn"),
-        changed_at=parse_tokens(change_at, "--change-at", least=0),
+        changed_at=parse_tokens(change_at or "0", "--change-at", least=0),
     )
     emit(ask(request, talk).to_dict(), view, format_, output)
     return EXIT_OK

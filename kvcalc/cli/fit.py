@@ -28,7 +28,7 @@ Memory = Annotated[str | None, typer.Option("--memory", metavar="SIZE", help="Me
 Weights = Annotated[str | None, typer.Option("--weights", metavar="SIZE", help="Weights, all devices together.")]
 WeightDtype = Annotated[str | None, typer.Option("--weight-dtype", metavar="FORMAT", help="Type of the weights: bf16, fp8, q4_k_m, …")]
 Overhead = Annotated[str | None, typer.Option("--overhead", metavar="SIZE", help="What the engine keeps besides, per device.")]
-Utilization = Annotated[float | None, typer.Option("--utilization", metavar="FRACTION", help="Share of the memory that the engine takes.")]
+Utilization = Annotated[str | None, typer.Option("--utilization", metavar="FRACTION", help="Share of the memory that the engine takes.")]
 
 
 @app.command(epilog=_EXAMPLES)
@@ -84,23 +84,35 @@ def fit(
         offline=offline,
     )
     if gpus is not None:
-        _refuse("--gpus", {"--lengths": lengths, "--beyond": beyond, "--tp": tp, "--pp": pp != "1", "--memory": memory})
+        options.refuse("--gpus", {"--lengths": lengths, "--beyond": beyond, "--tp": tp, "--pp": pp != "1", "--memory": memory})
         return _rank(request, shares, require=require, format_=format_, output=output)
     if lengths is not None:
-        _refuse("--lengths", {"--ctx": ctx, "--sequences": sequences != "1", "--beyond": beyond, "--require": require, "--dcp": dcp != "1"})
+        options.refuse(
+            "--lengths",
+            {
+                "--ctx": ctx,
+                "--sequences": sequences != "1",
+                "--beyond": beyond,
+                "--require": require,
+                "--dcp": dcp != "1",
+                "--shared-prefix": shared_prefix != "0",
+            },
+        )
         return _traffic(request, lengths, shares, format_, output)
     return _fit(request, shares, beyond=beyond, require=require, format_=format_, output=output)
 
 
 def _shares(
-    weights: str | None, weight_dtype: str | None, overhead: str | None, utilization: float | None, memory: str | None
+    weights: str | None, weight_dtype: str | None, overhead: str | None, utilization: str | None, memory: str | None
 ) -> dict[str, Any]:
     """What divides a card's memory, only what was given."""
+    if weights is not None:
+        options.refuse("--weights", {"--weight-dtype": weight_dtype})
     given = {
         "weights": None if weights is None else parse_bytes(weights, "--weights"),
         "weight_dtype": weight_dtype,
         "overhead": None if overhead is None else parse_bytes(overhead, "--overhead"),
-        "utilization": utilization,
+        "utilization": None if utilization is None else options.fraction(utilization, "--utilization"),
         "memory": None if memory is None else parse_bytes(memory, "--memory"),
     }
     return {key: value for key, value in given.items() if value is not None}
@@ -117,12 +129,6 @@ def _one_memory(kv_memory: str | None, gpu: str | None, gpus: str | None, shares
         raise UsageError(f"{named}: --kv-memory already says what is left for the cache", "leave one of them out")
     if kv_memory is None and gpu is None and gpus is None and "memory" not in shares:
         raise UsageError("fit: no memory to fit into", "give --kv-memory 60GiB, --gpu h100-80gb, --memory 24GiB or --gpus all")
-
-
-def _refuse(mode: str, given: dict[str, Any]) -> None:
-    useless = [name for name, value in given.items() if value]
-    if useless:
-        raise UsageError(f"{', '.join(useless)}: mean nothing together with {mode}", "leave them out")
 
 
 def _fit(request: Request, shares: dict[str, Any], *, beyond: bool, require: bool, format_: str | None, output: str | None) -> int:

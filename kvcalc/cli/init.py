@@ -23,13 +23,12 @@ def init(
     output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write; - for stdout.")] = "kvcalc.yaml",
 ) -> int:
     """A commented kvcalc.yaml with limits a little above what the models take today."""
-    from pathlib import Path
-
     from kvcalc.render.output import say, write
+    from kvcalc.sources.files import exists, user_path
     from kvcalc.starter import starter
     from kvcalc.units import clean
 
-    if output != "-" and Path(output).exists() and not force:
+    if output != "-" and exists(user_path(output)) and not force:
         raise UsageError(f"{clean(output)} exists", "give --force to replace it, or --output FILE")
     write(starter(models, engine, options.count(sequences, "--sequences")), output)
     if output != "-":

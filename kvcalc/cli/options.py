@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,12 @@ from kvcalc.errors import UsageError
 from kvcalc.units import checked_int, clean, parse_bytes, parse_tokens
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from kvcalc.request import Request
+
+_FRACTION = re.compile(r"[0-9]{0,3}\.?[0-9]{1,12}", re.ASCII)
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Catalogue id, org/name, path, or - for standard input.")]
 Context = Annotated[
@@ -115,12 +121,29 @@ def hub_model(model: str, revision: str | None, *, offline: bool) -> str:
     return f"{model}@{revision}"
 
 
+def refuse(mode: str, given: Mapping[str, Any]) -> None:
+    """Raise UsageError naming those options that were given and that `mode` would ignore."""
+    useless = [name for name, value in given.items() if value]
+    if useless:
+        verb = "means" if len(useless) == 1 else "mean"
+        raise UsageError(
+            f"{', '.join(useless)} {verb} nothing together with {mode}", "leave it out" if verb == "means" else "leave them out"
+        )
+
+
 def count(text: str, option: str) -> int:
     """A whole number of at least 1. Raises UsageError naming the option."""
     digits = text.strip().replace("_", "").replace(",", "")
     if not (digits.isascii() and digits.removeprefix("-").isdigit()):
         raise UsageError(f"{option}: '{clean(text, 40)}' is not a whole number", "write it like 16")
     return checked_int(int(digits[:40]), option, least=1)
+
+
+def fraction(text: str, option: str) -> float:
+    """A share such as 0.9. Raises UsageError naming the option."""
+    if not _FRACTION.fullmatch(text.strip()):
+        raise UsageError(f"{option}: '{clean(text, 40)}' is not a fraction", "write it like 0.9")
+    return float(text)
 
 
 def words(text: str | None, option: str) -> list[str]:

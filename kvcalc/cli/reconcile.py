@@ -95,13 +95,13 @@ def _logs(logs: list[str], model: str | None, format_: str | None, output: str |
 
 def _read(log: str, model: str | None) -> Reconciliation:
     import sys
-    from pathlib import Path
 
     from kvcalc.reconcile import reconcile as ask
+    from kvcalc.sources.files import user_path
 
     if log == "-":
         return ask(sys.stdin.buffer, "standard input", model)
-    path = Path(log).expanduser()
+    path = user_path(log)
     try:
         with path.open("rb") as stream:
             return ask(stream, clean(path.name), model)

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kvcalc.errors import UsageError, nearest
+from kvcalc.errors import EngineRejectsError, UsageError, nearest
 from kvcalc.units import LARGEST, clean
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
 def _read_bool(value: object) -> bool | None:
@@ -36,6 +37,8 @@ def _read_int(value: object) -> int | None:
 
 
 def _read_float(value: object) -> float | None:
+    if isinstance(value, str) and not _DECIMAL.fullmatch(value):
+        return None
     try:
         number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
@@ -70,6 +73,7 @@ class Setting:
     type      "int", "float", "bool", "str", "list" (comma-separated); None is allowed wherever the default is None
     choices   the words that a "str" may be; empty = any
     least     smallest value of a number
+    most      largest value of a number
     """
 
     name: str
@@ -78,14 +82,16 @@ class Setting:
     about: str
     choices: tuple[str, ...] = ()
     least: float | None = None
+    most: float | None = None
 
     def read(self, value: object) -> Any:
         """`value` (from JSON, or text from the command line) in the setting's type. Raises UsageError."""
         if value is None or (isinstance(value, str) and value.lower() in ("none", "null") and self.default is None):
             return self.default
         result = _READERS[self.type](value.strip() if isinstance(value, str) else value)
-        if result is None or (self.least is not None and isinstance(result, int | float) and result < self.least):
-            wanted = self.type if self.least is None else f"{self.type} of at least {self.least:g}"
+        if result is None or not self._in_range(result):
+            ends = [f"{word} {end:g}" for word, end in (("at least", self.least), ("at most", self.most)) if end is not None]
+            wanted = " of ".join((self.type, " and ".join(ends))) if ends else self.type
             raise UsageError(f"engine setting {self.name}: {clean(repr(value), 40)} is not a valid {wanted}", self.about)
         if self.choices and result not in self.choices:
             raise UsageError(
@@ -93,6 +99,11 @@ class Setting:
                 nearest(str(result), self.choices) or "one of " + ", ".join(self.choices),
             )
         return result
+
+    def _in_range(self, number: Any) -> bool:
+        if not isinstance(number, int | float):
+            return True
+        return (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
 
 
 class Engine(ABC):
@@ -169,6 +180,17 @@ class Fitting:
 
     def _asked(self, context: int, sequences: int) -> Workload:
         return replace(self.workload, context=context, sequences=sequences, shared_prefix=min(context, self.workload.shared_prefix))
+
+
+def check_query_heads(architecture: Architecture, ranks: int) -> None:
+    """Raise EngineRejectsError where query heads do not divide over the tensor parallel ranks; where they are not known, nothing is said."""
+    for state in architecture.states:
+        heads = getattr(state, "query_heads", None)
+        if heads and heads % ranks:
+            raise EngineRejectsError(
+                f"tensor parallel size {ranks} cannot split the {heads} query heads of {state.kind} attention",
+                f"choose a size that divides {heads}",
+            )
 
 
 def context_messages(architecture: Architecture, workload: Workload, context: int) -> tuple[list[str], list[str]]:

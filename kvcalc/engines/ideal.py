@@ -17,7 +17,7 @@ from math import ceil
 from typing import TYPE_CHECKING, ClassVar
 
 from kvcalc.architecture import count_states
-from kvcalc.engines.base import Engine, context_messages, default_format
+from kvcalc.engines.base import Engine, check_query_heads, context_messages, default_format
 from kvcalc.errors import EngineRejectsError
 from kvcalc.formats import KvFormat, get_format, get_kv_format
 from kvcalc.plan import Line, Plan
@@ -106,6 +106,8 @@ class Ideal(Engine):
         tp, dcp = workload.tensor_parallel, workload.decode_context_parallel
         if tp % dcp:
             raise EngineRejectsError(f"decode context parallel size {dcp} does not divide the tensor parallel size {tp}")
+
+        check_query_heads(architecture, tp)
 
         lines: list[Line] = []
         rank_bytes: dict[State, int] = {}

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvcalc.engines.base import Engine, Setting
-from kvcalc.engines.llamacpp import LlamaCpp
+from kvcalc.engines.llamacpp import LlamaCpp, LlamaCppFitting
 from kvcalc.engines.llamacpp.architectures import architecture_name
 from kvcalc.errors import EngineRejectsError, UsageError
 from kvcalc.formats import get_kv_format
@@ -97,6 +97,10 @@ class Ollama(Engine):
         """As llama.cpp's, under the flags that Ollama passes."""
         args = self.read_args(workload.engine_args)
         return self._runner.capacity(architecture, _for_runner(workload, args, self._launch(architecture, workload, args)), kv_memory)
+
+    def fitting(self, architecture: Architecture, workload: Workload, kv_memory: int) -> LlamaCppFitting:
+        """As llama.cpp's."""
+        return LlamaCppFitting(self, architecture, workload, kv_memory)
 
     def _launch(self, architecture: Architecture, workload: Workload, args: Mapping[str, Any]) -> Launch:
         notes: list[str] = []

@@ -8,6 +8,7 @@ of its text only the figures are repeated.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -68,7 +69,8 @@ def reconcile(stream: BinaryIO, log: str, model: str | None = None) -> Reconcili
     marks = list(dict.fromkeys(mark for kind in RECOGNISERS for mark in kind.marks))
     for number, line in log_lines(stream, marks):
         for recogniser in recognisers:
-            recogniser.feed(line, number)
+            with suppress(ValueError):  # a damaged number: the line says nothing
+                recogniser.feed(line, number)
     found = next((recogniser for recogniser in recognisers if recogniser.recognised), None)
     if found is None:
         return Reconciliation(log, None, "", None, {}, (), ("no memory figure of a known engine was found",))

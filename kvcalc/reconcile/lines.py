@@ -13,6 +13,8 @@ LONGEST_LINE = 16 * 1024
 #: Read at once: most of a log is skipped by the chunk, which is what makes 50 MB of other lines cheap.
 CHUNK = 1024 * 1024
 
+#: No engine prints a number so long; a line that holds one is damaged.
+_ENDLESS = re.compile(rb"[0-9][0-9,]{30}")
 _ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)")
 _CONTROL = bytes(range(32)).replace(b"\t", b"") + b"\x7f"
 
@@ -37,5 +39,5 @@ def _marked(chunk: bytes, marks: Sequence[bytes], before: int) -> Iterator[tuple
     if not found:
         return
     for number, line in enumerate(chunk.split(b"\n"), start=before + 1):
-        if any(mark in line for mark in found):
+        if any(mark in line for mark in found) and not _ENDLESS.search(line, 0, LONGEST_LINE):
             yield number, _ESCAPES.sub(b"", line[:LONGEST_LINE]).translate(None, _CONTROL).decode("utf-8", errors="replace")

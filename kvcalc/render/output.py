@@ -96,8 +96,9 @@ def _discard(stream: TextIO) -> None:
 
 
 def _write_file(data: bytes, file: str) -> None:
-    path = Path(file).expanduser()
-    path = Path(os.path.realpath(path))
+    from kvcalc.sources.files import user_path
+
+    path = Path(os.path.realpath(user_path(file)))
     try:
         if path.exists() and not path.is_file():
             path.write_bytes(data)  # a device or a pipe cannot be replaced

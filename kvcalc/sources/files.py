@@ -14,7 +14,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.errors import InvalidConfigError, UnknownModelError
+from kvcalc.errors import InvalidConfigError, UnknownModelError, UsageError
 from kvcalc.units import MIB, clean
 
 if TYPE_CHECKING:
@@ -31,6 +31,43 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+
+
+#: How the complaints of Python's JSON reader begin, and what they mean.
+_NOT_JSON = {
+    "Expecting value": "a value is missing here",
+    "Expecting property name": "a key in double quotes is missing here",
+    "Expecting ','": "a comma is missing here",
+    "Expecting ':'": "a colon is missing here",
+    "Extra data": "something stands behind its end",
+    "Unterminated string": "a text begins here and does not end",
+    "Invalid control character": "a control character stands in a text",
+    "Invalid \\": "a text holds an escape that JSON does not have",
+    "Illegal trailing comma": "a comma stands before a closing bracket",
+}
+
+
+def user_path(text: str) -> Path:
+    """`text` as a path, `~` and `~name` as home folders. Raises UsageError where nobody has that name."""
+    from pathlib import Path
+
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise UsageError(f"{shown(text)}: no such home folder", "write the whole path") from None
+
+
+def exists(path: Path) -> bool:
+    """Something is there; no name that a file cannot have is."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """A folder is there; no name that a folder cannot have is."""
+    return exists(path) and path.is_dir()
 
 
 def shown(path: str | Path) -> str:
@@ -90,7 +127,12 @@ def read_json(data: bytes | str, name: str) -> dict[str, Any]:
     try:
         value = json.loads(text, object_pairs_hook=lambda pairs: _object(pairs, name))
     except json.JSONDecodeError as error:
-        raise InvalidConfigError(f"{name}:{error.lineno}:{error.colno}: is not JSON: {clean(error.msg)}") from None
+        if not text.strip():
+            raise InvalidConfigError(f"{name}: is empty, and a JSON object is expected") from None
+        reason = next(
+            (words for beginning, words in _NOT_JSON.items() if error.msg.startswith(beginning)), "it cannot be read from here on"
+        )
+        raise InvalidConfigError(f"{name}:{error.lineno}:{error.colno}: is not JSON: {reason}") from None
     except RecursionError:
         raise InvalidConfigError(f"{name}: is nested too deeply") from None
     except ValueError:

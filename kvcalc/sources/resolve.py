@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from kvcalc.errors import GatedError, HubUnavailableError, InvalidConfigError, NotFoundError, UnknownModelError, UsageError
 from kvcalc.sources import catalogue
-from kvcalc.sources.files import LARGEST_CONFIG, decode, read_bytes, read_json, shown
+from kvcalc.sources.files import LARGEST_CONFIG, decode, exists, read_bytes, read_json, shown
 from kvcalc.units import clean
 
 if TYPE_CHECKING:
@@ -48,19 +48,12 @@ def resolve(model: str) -> Architecture:
         return _from_path(model)
     if catalogue.has(model):
         return catalogue.load_id(model)
-    if _exists(Path(model)):
+    if exists(Path(model)):
         return _from_path(model)
     match = _REPO.fullmatch(model)
     if match:
         return _from_hub(match[1], match[2])
     raise catalogue.unknown(model)
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
 
 
 def _from_url(url: str) -> Architecture:
@@ -91,7 +84,7 @@ def _from_path(text: str) -> Architecture:
         path = Path(text).expanduser()
     except RuntimeError:
         raise UnknownModelError(f"{shown(text)}: no such home folder", "write the whole path") from None
-    if not _exists(path):
+    if not exists(path):
         hint = catalogue.suggest(path.name) if path.name else ""
         raise UnknownModelError(f"{shown(text)}: no such file or folder", hint)
     if path.is_dir():

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 #: No catalogue entry or budget file comes near either.
 LARGEST_FILE = MIB
 DEEPEST = 32
+#: Values in one file; the largest budget file that LARGEST_FILE allows has about half as many.
+MOST_VALUES = 150_000
 
 Path = tuple[str | int, ...]
 
@@ -151,6 +153,8 @@ class _Reader:
         if event.tag is not None:
             raise self._error(event, f"tag '{clean(event.tag, 40)}' is not read", "write plain YAML without tags")
         self.lines.setdefault(path, _line(event))
+        if len(self.lines) > MOST_VALUES:
+            raise self._error(event, f"more than {MOST_VALUES:,} values, which no kvcalc YAML has")
         if len(path) > DEEPEST:
             raise self._error(event, f"nested deeper than {DEEPEST} levels")
         if isinstance(event, yaml.ScalarEvent):

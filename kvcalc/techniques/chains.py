@@ -39,8 +39,8 @@ def get_technique(name: str) -> Technique:
 
 def parse(text: str) -> tuple[Step, ...]:
     """`gqa+swa:window=1024:ratio=5-1` → its steps. Raises UsageError."""
-    parts = [part for part in text.split("+") if part.strip()]
-    if not parts or len(parts) > _MOST_STEPS:
+    parts = text.split("+")
+    if not all(part.strip() for part in parts) or len(parts) > _MOST_STEPS:
         raise UsageError(f"'{clean(text, 60)}' is not a technique", "join techniques with +, such as gqa+swa")
     steps: list[Step] = []
     for part in parts:
@@ -59,6 +59,8 @@ def parse(text: str) -> tuple[Step, ...]:
             if not equals or key not in known:
                 hint = nearest(key, known) or ("parameters: " + ", ".join(known) if known else f"{technique.name} has no parameters")
                 raise UsageError(f"{technique.name} has no parameter '{clean(key, 40)}'", hint)
+            if key in given:
+                raise UsageError(f"{technique.name}: '{key}' is given twice", "give each parameter once")
             given[key] = known[key].read(value)
         steps.append(Step(technique, given))
     return tuple(steps)

@@ -119,7 +119,7 @@ def test_a_config_on_standard_input(ask: Callable[..., Answer]) -> None:
         (["-n", "x"], "--sequences: 'x' is not a whole number"),
         (["-n", str(10**30)], "--sequences"),
         (["--tp", "²"], "--tp: '²' is not a whole number"),
-        (["--tp", "3"], "tensor parallel size 3 cannot split the 32 key heads"),
+        (["--tp", "3"], "tensor parallel size 3 cannot split the 32 query heads"),
         (["--shared-prefix", "8k", "-c", "4k"], "shared prefix: 8192 tokens are more than the context of 4096"),
         (["--kv-dtype", "fp9"], "unknown format 'fp9'; did you mean 'fp8'"),
         (["--engine", "vlm"], "unknown engine 'vlm'; did you mean 'vllm'?"),

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from kvcalc.errors import UsageError
+from kvcalc.errors import KvcalcError, UsageError
 from kvcalc.reconcile import Reconciliation, reconcile
 from kvcalc.reconcile.base import printed
 from kvcalc.reconcile.lines import log_lines
@@ -218,3 +218,24 @@ def test_lines_are_found_across_chunks_and_numbered() -> None:
     log = other + b"GPU KV cache size: 1 tokens\n" + other + b"GPU KV cache size: 2"
     assert list(log_lines(io.BytesIO(log), marks)) == [(100_001, "GPU KV cache size: 1 tokens"), (200_002, "GPU KV cache size: 2")]
     assert list(log_lines(io.BytesIO(b"x" * 5_000_000), marks)) == []
+
+
+@pytest.mark.parametrize("number", ["", ".", "1..2", ",", "0", "0.00", "9" * 6000, "9" * 30, "1e400", "nan", "-1", "4,294,967,296"])
+def test_damaged_numbers_are_no_figures(number: str) -> None:
+    """Whatever stands where a number should: an answer or a refusal."""
+    lines = [
+        VLLM_LINE.format(tokens=number, length="131,072", times="3.75"),
+        VLLM_LINE.format(tokens="491,520", length=number, times=number),
+        f"Available KV cache memory: {number} GiB\n",
+        f"KV Cache is allocated. #tokens: {number}, K size: {number} GB, V size: {number} GB\nmax_total_num_tokens={number}\n",
+        f"Allocated {number} GiB for max tokens in paged KV cache ({number})\n[TRT-LLM] Number of tokens per block: {number}\n",
+        f"llama_kv_cache: size = {number} MiB ({number} cells, {number} layers, 1/1 seqs), K (f16): 1.00 MiB, V (f16): 1.00 MiB\n",
+        f"llama_model_loader: - kv   0: general.architecture str = llama\nllama_model_loader: - kv   1: llama.block_count u32 = {number}\n",
+    ]
+    for text in (*lines, "".join(lines)):
+        try:
+            found = read(VLLM_HEAD + text, "llama-3.1-8b")
+        except KvcalcError as error:
+            assert error.type != "internal"  # noqa: PT017  any other refusal will do
+        else:
+            assert found.exit_code in (0, 1, 3)

@@ -9,6 +9,6 @@ and 52 window layers x 4 x pad256(1,024 + 512) cells x 8,192 B = 5,301,600,256 B
 
 from __future__ import annotations
 
-from kvcalc.engines.llamacpp.engine import LlamaCpp
+from kvcalc.engines.llamacpp.engine import LlamaCpp, LlamaCppFitting
 
-__all__ = ["LlamaCpp"]
+__all__ = ["LlamaCpp", "LlamaCppFitting"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kvcalc.engines.base import Engine, context_messages
+from kvcalc.engines.base import Engine, Fitting, context_messages
 from kvcalc.engines.llamacpp import architectures as rules
 from kvcalc.engines.llamacpp.allocation import Allocation
 from kvcalc.engines.llamacpp.context import Context, pad
@@ -77,6 +77,15 @@ class Request:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class LlamaCppFitting(Fitting):
+    """A context of fixed memory: it holds what its plan takes. The capacity is a search of its own, too much at every step of another."""
+
+    def admits(self, context: int, sequences: int) -> bool:
+        """That many sequences of that length fit."""
+        return self.engine.plan(self.architecture, self._asked(context, sequences)).per_device <= self.memory
+
+
 class LlamaCpp(Engine):
     """llama.cpp b11549."""
 
@@ -132,6 +141,10 @@ class LlamaCpp(Engine):
             middle = (low + high + 1) // 2
             low, high = (middle, high) if needs(middle * 256) <= kv_memory else (low, middle - 1)
         return Capacity(fits=needs(context.cells) <= kv_memory, tokens=low * 256 * context.streams)
+
+    def fitting(self, architecture: Architecture, workload: Workload, kv_memory: int) -> LlamaCppFitting:
+        """What `kv_memory` bytes per device admit."""
+        return LlamaCppFitting(self, architecture, workload, kv_memory)
 
     def _request(self, architecture: Architecture, workload: Workload) -> Request:
         args = self.read_args(workload.engine_args)

@@ -124,8 +124,10 @@ class Sglang(Engine):
 
     def context_of(self, architecture: Architecture, workload: Workload) -> int:
         """The context in force: the workload's, else what SGLang takes for the model's maximum."""
-        asked = workload.context
-        return asked if asked is not None and asked > 0 else longest(architecture)
+        if workload.context is not None:
+            return super().context_of(architecture, workload)
+        workload.check_prefix(longest(architecture))
+        return longest(architecture)
 
     def _case(self, architecture: Architecture, workload: Workload) -> Case:
         return read_case(architecture, workload, self.read_args(workload.engine_args), self.context_of(architecture, workload))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.engines.base import check_query_heads
 from kvcalc.engines.sglang import backends, classes
 from kvcalc.engines.sglang.dtypes import FP8, cache_type, has_sinks, model_format
 from kvcalc.errors import EngineRejectsError
@@ -122,6 +123,7 @@ def resolve(architecture: Architecture, workload: Workload, args: Mapping[str, A
     notes: list[str] = []
     capability, chunk, large = _card(workload.gpu, args, notes)
     attn_tp, attn_dp = _attention_ranks(workload, args)
+    check_query_heads(architecture, attn_tp)
     draft_tokens = _draft_tokens(architecture, name, workload, args, notes)
     radix = _radix(architecture, name, args)
     latent, index_pool = _latents(architecture, name)

@@ -23,7 +23,7 @@ ATTENTION_BACKENDS = (
 
 SETTINGS = (
     Setting("page_size", "int", None, "tokens of a page; default by attention backend and model", least=1),
-    Setting("mem_fraction_static", "float", None, "share of the free memory for weights and cache; default by card", least=0.0),
+    Setting("mem_fraction_static", "float", None, "share of the free memory for weights and cache; default by card", least=0.0, most=1.0),
     Setting("max_total_tokens", "int", None, "most tokens in the pool", least=1),
     Setting("max_running_requests", "int", None, "most requests at once; default by pool size, 48 with speculation", least=1),
     Setting("chunked_prefill_size", "int", None, "tokens of a prefill chunk; default by card", least=-1),

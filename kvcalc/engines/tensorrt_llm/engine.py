@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from kvcalc.engines.base import Engine, context_messages
+from kvcalc.engines.base import Engine, check_query_heads, context_messages
 from kvcalc.engines.ideal import stages_of
 from kvcalc.engines.tensorrt_llm import v4
 from kvcalc.engines.tensorrt_llm.formats import DS_MLA, cache_format, model_format
@@ -173,6 +173,7 @@ class TensorRtLlm(Engine):
         model, said = model_format(architecture)
         notes += [said] if said else []
         ranks, spread = workload.tensor_parallel, 1 if args["enable_attention_dp"] else workload.tensor_parallel
+        check_query_heads(architecture, spread)
         if v4.is_v4(architecture):
             if args["max_attention_window"] is not None:
                 raise EngineRejectsError("DeepSeek-V4 has windows of its own", "leave max_attention_window out")

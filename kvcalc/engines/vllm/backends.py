@@ -15,6 +15,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcalc.errors import EngineRejectsError, UsageError, nearest
+from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -450,7 +451,7 @@ def get_backend(name: str) -> Backend:
     found = BACKENDS.get(name.strip().upper())
     if found is None:
         raise UsageError(
-            f"engine setting attention_backend: unknown backend '{name[:40]}'", nearest(name.upper(), BACKENDS) or ", ".join(BACKENDS)
+            f"engine setting attention_backend: unknown backend '{clean(name, 40)}'", nearest(name.upper(), BACKENDS) or ", ".join(BACKENDS)
         )
     return found
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kvcalc.engines.vllm.specs import MLA, SLIDING_MLA, Spec
 from kvcalc.errors import EngineRejectsError
 from kvcalc.formats import get_format
+from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +39,8 @@ _FP32 = 4
 
 PACKED_BACKENDS = ("FLASHMLA_SPARSE", "FLASHMLA_SPARSE_DSV4")
 PLAIN_BACKEND = "FLASHINFER_MLA_SPARSE_DSV4"
+#: Every backend that only this family has, or has in a form of its own.
+BACKENDS = frozenset({*PACKED_BACKENDS, PLAIN_BACKEND})
 
 
 class Layout(NamedTuple):
@@ -66,7 +69,7 @@ def read_layout(dtype: str, backend: str | None, capability: int) -> Layout:
             raise EngineRejectsError(f"vLLM refuses a cache of {dtype} with {PLAIN_BACKEND}", "auto or fp8")
         return Layout("bf16" if dtype == "auto" else "fp8", packed=False)
     if name is not None and name not in PACKED_BACKENDS:
-        raise EngineRejectsError(f"vLLM refuses attention backend {name[:40]} for DeepSeek-V4", f"{PLAIN_BACKEND}, or leave it out")
+        raise EngineRejectsError(f"vLLM refuses attention backend {clean(name, 40)} for DeepSeek-V4", f"{PLAIN_BACKEND}, or leave it out")
     if dtype != "auto" and not dtype.startswith("fp8"):
         raise EngineRejectsError(f"vLLM refuses a cache of {dtype} for DeepSeek-V4", "auto or fp8")
     return Layout("fp8_ds_mla", packed=True)

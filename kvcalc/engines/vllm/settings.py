@@ -49,7 +49,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("speculative_method", "str", None, "speculative decoding", (*METHODS, *OTHER_METHODS)),
     Setting("usage_context", "str", API_SERVER, "api_server (vllm serve) or llm_class (the LLM class)", (API_SERVER, LLM_CLASS)),
     Setting("attention_backend", "str", None, "a backend by vLLM's name, such as FLASH_ATTN; default: by card and model"),
-    Setting("gpu_memory_utilization", "float", 0.92, "share of the card's memory, where the budget is a card's", least=0),
+    Setting("gpu_memory_utilization", "float", 0.92, "share of the card's memory, where the budget is a card's", least=0, most=1),
 )
 
 _LARGE, _MEDIUM = 160 * GIB, 70 * GIB

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc.engines.vllm import compressed, dtypes, settings, speculation
 from kvcalc.engines.vllm.attention import is_attention, is_kept, is_mla, kept_states
+from kvcalc.engines.vllm.backends import get_backend
 from kvcalc.engines.vllm.support import check_pipeline, check_support
-from kvcalc.errors import EngineRejectsError
+from kvcalc.errors import EngineRejectsError, UsageError
+from kvcalc.units import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kvcalc.architecture import Architecture
     from kvcalc.engines.vllm.settings import Card, Scheduler
@@ -82,6 +84,7 @@ class Start:
 
 def read_start(architecture: Architecture, workload: Workload, args: dict[str, Any]) -> Start:
     """Resolve settings against the model. Raises every error that vLLM's own start would raise."""
+    _check_names(architecture, args)
     support_note = check_support(architecture)
     check_pipeline(architecture, workload.pipeline_parallel)
     _check_parallel(architecture, workload)
@@ -123,6 +126,20 @@ def read_start(architecture: Architecture, workload: Workload, args: dict[str, A
     if workload.gpu is None:
         start.notes.append(f"no GPU given: vLLM's defaults for an API server on {card.id}")
     return start
+
+
+def _check_names(architecture: Architecture, args: Mapping[str, Any]) -> None:
+    """Raise UsageError for a backend or a layer that does not exist, also where the model would never look it up."""
+    backend, last = args["attention_backend"], architecture.layers.count + (architecture.draft.count if architecture.draft else 0) - 1
+    if backend is not None and backend.strip().upper() not in compressed.BACKENDS:
+        get_backend(backend)
+    for item in args["kv_cache_dtype_skip_layers"]:
+        text = str(item)
+        if text != _SLIDING_LAYERS and not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= last):
+            raise UsageError(
+                f"engine setting kv_cache_dtype_skip_layers: {clean(repr(item), 40)} is no layer of this model",
+                f"numbers from 0 to {last}, or {_SLIDING_LAYERS}",
+            )
 
 
 def _check_parallel(architecture: Architecture, workload: Workload) -> None:

@@ -39,13 +39,20 @@ def test_pages_round_each_sequence() -> None:
     assert ASKED.plan(llama(), 4160, page_size=64).growth_per_token == 64 * 131_072
 
 
-@pytest.mark.parametrize(("ranks", "heads"), [(1, 8), (2, 4), (8, 1), (16, 1), (3, 2)])
-def test_heads_of_a_rank_are_rounded_down_but_at_least_one(ranks: int, heads: int) -> None:
-    """8 KV heads: 16 ranks hold each head twice; 3 ranks hold 2 each, which loses two."""
+@pytest.mark.parametrize(("ranks", "heads"), [(1, 8), (2, 4), (8, 1), (16, 1)])
+def test_heads_of_a_rank_are_at_least_one(ranks: int, heads: int) -> None:
+    """8 KV heads: 16 ranks hold each head twice."""
     found = ASKED.plan(llama(), 4096, tensor_parallel=ranks)
     assert found.per_device == 4097 * 32 * heads * 256 * 2
     assert found.total == found.per_device * ranks
     assert found.per_token == 131_072
+
+
+def test_query_heads_divide_over_the_ranks_of_an_attention_group() -> None:
+    """32 heads on 3 ranks: the model classes refuse (models/llama.py); 12 ranks in 3 groups have 4 each."""
+    with pytest.raises(EngineRejectsError, match="cannot split the 32 query heads"):
+        ASKED.plan(llama(), 4096, tensor_parallel=3)
+    assert ASKED.plan(llama(), 4096, tensor_parallel=12, dp_size=3, enable_dp_attention=True).total
 
 
 def test_stages_take_the_layers_that_do_not_divide_to_the_end() -> None:

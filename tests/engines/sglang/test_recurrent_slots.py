@@ -98,9 +98,11 @@ def test_a_mamba_hybrid() -> None:
 def test_ranks_divide_heads_and_repeat_groups() -> None:
     """16 ranks: 8 heads of 128 each; 8 groups are repeated to 16, so that each rank has one."""
     slot = 27 * (3 * (10_240 + 2 * 16 * 128) // 16 * 2 + 128 // 16 * 80 * 128 * 4)
-    assert ASKED.plan(nemotron_nano(), 32_768, tensor_parallel=16).fixed == 5 * slot * 16
+    assert ASKED.plan(nemotron_nano(query_heads=48), 32_768, tensor_parallel=16).fixed == 5 * slot * 16
     with pytest.raises(EngineRejectsError, match="cannot split"):
-        ASKED.plan(nemotron_nano(), 32_768, tensor_parallel=3)
+        ASKED.plan(nemotron_nano(query_heads=48), 32_768, tensor_parallel=3)
+    with pytest.raises(EngineRejectsError, match="cannot split the 40 query heads"):
+        ASKED.plan(nemotron_nano(), 32_768, tensor_parallel=16)
 
 
 def test_the_stage_with_most_recurrent_layers_sets_the_price() -> None:

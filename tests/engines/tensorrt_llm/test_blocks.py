@@ -31,11 +31,18 @@ def test_the_rest_of_a_last_block_is_a_line() -> None:
 
 @pytest.mark.parametrize(("ranks", "heads"), [(1, 8), (2, 4), (8, 1), (16, 1), (3, 3), (6, 2)])
 def test_heads_of_a_rank_are_rounded_up(ranks: int, heads: int) -> None:
-    """8 KV heads on 3 ranks: 3 on each, where SGLang and vLLM have 2."""
-    found = ASKED.plan(llama(), 4096, tensor_parallel=ranks)
+    """8 KV heads on 3 ranks: 3 on each, where SGLang and vLLM have 2. The 48 query heads divide, as they must."""
+    found = ASKED.plan(uniform(32, Full(kv_heads=8, query_heads=48, head_dim=128), max_context=131_072), 4096, tensor_parallel=ranks)
     assert found.per_device == 4096 * 32 * heads * 512
     assert found.total == ranks * found.per_device
     assert found.per_token == 131_072
+
+
+def test_query_heads_divide_over_the_ranks() -> None:
+    """modules/attention.py asserts it; with attention data parallelism every rank has all of them."""
+    with pytest.raises(EngineRejectsError, match="cannot split the 32 query heads"):
+        ASKED.plan(llama(), 4096, tensor_parallel=3)
+    assert ASKED.plan(llama(), 4096, tensor_parallel=3, enable_attention_dp=True).total
 
 
 def test_attention_data_parallelism() -> None:
