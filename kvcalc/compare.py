@@ -175,13 +175,15 @@ def _technique_row(name: str, case: Case, steps: tuple[Step, ...], engine: str, 
         plan = _plan(changed, engine)
     except (UsageError, EngineRejectsError, UnsupportedArchitectureError) as error:
         return Row(name, None, engine, error=error)
-    return _measured(Row(name, changed.architecture, engine, tuple(used), plan, remarks=changed.remarks))
+    seen = attended(changed.recomputed or changed.architecture, plan.context)
+    done = _work(changed) if changed.workload.context == case.workload.context else None
+    return Row(name, changed.architecture, engine, tuple(used), plan, attended=seen, work=done, remarks=changed.remarks)
 
 
-def _measured(row: Row) -> Row:
-    if row.plan is None or row.architecture is None:
-        return row
-    return replace(row, attended=attended(row.architecture, row.plan.context), work=work(row.architecture, row.plan.context))
+def _work(case: Case) -> Work | None:
+    """For the case's tokens; without a cache both ways are the same."""
+    done = work(case.recomputed or case.architecture, case.workload.context or 0)
+    return done if done is None or case.recomputed is None else replace(done, with_cache=done.without_cache)
 
 
 def _geometry(asked: Comparing, techniques: list[Technique]) -> tuple[Architecture, dict[str, str]]:
@@ -228,7 +230,7 @@ def introduction(fields: Mapping[str, str]) -> Architecture:
 def _plan(case: Case, engine: str) -> Plan:
     """The engine's plan; with a page size, that of whole blocks and of the table that names them."""
     plan = get_engine(engine).plan(case.architecture, case.workload)
-    if not case.block:
+    if not case.block or not plan.per_token:  # what does not grow has no pages
         return plan
     if engine != "ideal":
         raise UsageError(f"paged: {engine} allocates as it does", "compare paged under the ideal engine")

@@ -127,8 +127,10 @@ def derivation(plan: Plan) -> list[Section]:
         about = state_page(state, max(line.layers for line in lines))
         numbers = tuple(f"{line.buffer}: {line.formula} = {line.bytes:,} B" for line in lines)
         found.append(replace(about, text=(), numbers=numbers))
-    terms = " + ".join(f"{line.bytes:,}" for line in plan.lines) or "0"
-    return [*found, Section("total", numbers=(f"{terms} = {plan.total:,} B",))] if len(plan.lines) > 1 else found
+    if len(plan.lines) == 1:
+        return found
+    terms = " + ".join(f"{line.bytes:,}" for line in plan.lines) or "nothing is kept"
+    return [*found, Section("total", numbers=(f"{terms} = {plan.total:,} B",))]
 
 
 # ── subjects ────────────────────────────────────────────────────────────────────────────────────────────────────────────

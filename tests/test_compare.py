@@ -58,6 +58,17 @@ def test_settings_of_a_model_change_the_baseline_or_the_technique() -> None:
     assert totals(found) == {"llama-2-7b": 32 * ROW // 4 * 8192, "swa": 32 * ROW // 4 * 100}
 
 
+def test_without_a_cache_both_ways_are_the_same_work() -> None:
+    rows = compare(Comparing(Workload(context=1024), techniques=("no-cache", "window:tokens=100"))).to_dict()["rows"]
+    mha, nothing, window = rows
+    assert nothing["bytes"]["total"] == 0
+    assert nothing["work"]["with_cache"] == nothing["work"]["without_cache"] == mha["work"]["without_cache"]
+    assert mha["work"]["without_cache"]["projections"] == mha["work"]["with_cache"]["projections"] * 1025 // 2
+    assert nothing["attended"] == mha["attended"] == [{"layers": 32, "positions": 1024}]
+    # What a policy recomputes depends on the turns, which are not known here.
+    assert (window["attended"], window["work"]) == ([{"layers": 32, "positions": 100}], None)
+
+
 def test_pages_are_whole_blocks_and_a_table() -> None:
     found = asked("paged:block=16", context=1000, sequences=3)
     plan = found.rows[1].plan
@@ -66,6 +77,7 @@ def test_pages_are_whole_blocks_and_a_table() -> None:
     assert sum(line.bytes for line in plan.lines) == plan.total == plan.per_sequence * 3
     assert plan.growth_per_token == 0
     assert totals(asked("paged:block=16", context=1008))["paged:block=16"] == 32 * ROW * 1008 + 63 * 4
+    assert totals(asked("no-cache+paged"))["no-cache+paged"] == 0
     full = asked("paged:block=16", context=1008).rows[1].plan
     assert full is not None
     assert full.growth_per_token == 16 * 32 * ROW + 4

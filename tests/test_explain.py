@@ -48,7 +48,7 @@ def test_every_technique_is_worked_on_the_introductions_geometry(name: str) -> N
     document = explain(name, Workload(context=32_768)).to_dict()
     assert document["kind"] == "technique"
     assert document["sections"][0]["formula"]
-    assert document["bytes"]["total"] > 0
+    assert (document["bytes"]["total"] > 0) == (name != "no-cache")
     assert any(section["numbers"] for section in document["sections"])
 
 

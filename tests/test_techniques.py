@@ -52,7 +52,6 @@ def changed(text: str, architecture: Architecture) -> Architecture:
         ("share:producer_layers=8", MHA // 4),
         ("dsa", 32 * (1152 + 132) * CONTEXT),
         ("gqa+dsa", MHA // 4 + 32 * 132 * CONTEXT),
-        ("mla+dsa:index_dim=64", 0),
         ("deltanet", 8 * ROW * CONTEXT + 24 * (32 * 128 * 128 * 4 + 3 * 32 * 128 * 3 * 2)),
         ("deltanet:ratio=1-0", 32 * (32 * 128 * 128 * 4 + 3 * 32 * 128 * 3 * 2)),
         ("mamba2", 8 * ROW * CONTEXT + 24 * (128 * 64 * 128 * 4 + (8192 + 2 * 128) * 3 * 2)),
@@ -65,18 +64,44 @@ def changed(text: str, architecture: Architecture) -> Architecture:
         ("q8_0/q4_0", 32 * 32 * 4 * (34 + 18) * CONTEXT),
         ("mla+fp8", 32 * 576 * CONTEXT),
         ("mla+swa", 1152 * (27 * 1024 + 5 * CONTEXT)),
+        ("no-cache", 0),
+        ("gqa+no-cache", 0),
+        ("window", 32 * ROW * 4096),
+        ("window:tokens=40k", MHA),
+        ("sinks", 32 * ROW * (4 + 4096)),
+        ("keep", 32 * ROW * (512 + 2048)),
+        ("summary", 32 * ROW * (1024 + 300 + 700)),
+        ("summary:system=0:tokens=100:turn=1k", 32 * ROW * 1124),
+        ("gqa+window:tokens=1000+fp8", 32 * ROW // 8 * 1000),
+        ("swa+sinks", ROW * (27 * 1024 + 5 * 4100)),
     ],
 )
 def test_worked_by_hand(text: str, figure: int) -> None:
-    if not figure:
-        with pytest.raises(UsageError):  # index keys in fp8 come in blocks of 128
-            total(text)
-    else:
-        assert total(text) == figure
+    assert total(text) == figure
+
+
+def test_index_keys_in_fp8_come_in_blocks_of_128() -> None:
+    with pytest.raises(UsageError):
+        total("mla+dsa:index_dim=64")
 
 
 def test_a_prefix_is_stored_once() -> None:
     assert total("prefix:tokens=1024", 4096, 100) == 32 * ROW * (1024 + 100 * 3072)
+
+
+@pytest.mark.parametrize(
+    ("text", "held", "shared", "said"),
+    [
+        ("window", 4096, 0, "window: 4,096 of 32,768 tokens are held; tokens 1 to 28,672 are out of sight in every layer"),
+        ("sinks", 4100, 4, "sinks: 4,100 of 32,768 tokens are held; tokens 5 to 28,672 are out of sight in every layer"),
+        ("keep:tokens=2k", 4096, 1500, "keep: 4,096 of 32,768 tokens are held; tokens 2,049 to 30,720 are out of sight in every layer"),
+        ("summary", 2024, 1024, "the tokens between the system prompt and the latest turn are in the summary alone"),
+    ],
+)
+def test_what_a_policy_drops_is_out_of_sight_and_shared_no_more(text: str, held: int, shared: int, said: str) -> None:
+    case, _ = apply(Case(introduction({}), Workload(context=CONTEXT, sequences=4, shared_prefix=1500)), parse(text))
+    assert (case.workload.context, case.workload.shared_prefix) == (held, shared)
+    assert said in case.remarks[-1]
 
 
 def test_pages_and_prefix_leave_marks_in_the_case() -> None:

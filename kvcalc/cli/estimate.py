@@ -9,6 +9,7 @@ from kvcalc.cli.root import app as make_app
 from kvcalc.errors import UsageError
 
 if TYPE_CHECKING:
+    from kvcalc.estimate import Estimate
     from kvcalc.render import ViewOf
     from kvcalc.request import Request
 
@@ -73,17 +74,25 @@ def _one(request: Request, *, explain: bool) -> tuple[dict[str, Any], ViewOf]:
     """`kvcalc.estimate/1`, with `--explain` the derivation besides."""
     from kvcalc.estimate import estimate as ask
     from kvcalc.render.estimate_view import view
-    from kvcalc.work import out_of_sight
 
     found = ask(request)
     document = found.to_dict()
-    hidden = out_of_sight(found.architecture, found.plan.context)
-    document["out_of_sight"] = [{"layers": layers, "tokens": tokens} for tokens, layers in hidden.items()]
+    document["out_of_sight"] = _out_of_sight(found)
     if explain:
         from kvcalc.explain import derivation
 
         document["derivation"] = [section.to_dict() for section in derivation(found.plan)]
     return document, view
+
+
+def _out_of_sight(found: Estimate) -> list[dict[str, int]]:
+    extents = {buffer.extent.kind for state in found.architecture.states for buffer in state.buffers()}
+    if extents.isdisjoint(("window", "chunk")):
+        return []
+    from kvcalc.work import out_of_sight
+
+    hidden = out_of_sight(found.architecture, found.plan.context)
+    return [{"layers": layers, "tokens": tokens} for tokens, layers in hidden.items()]
 
 
 def _side_by_side(request: Request, engines: list[str], *, explain: bool) -> tuple[dict[str, Any], ViewOf]:

@@ -52,6 +52,7 @@ ENTRIES: dict[str, Entry] = {
     "turns": Entry("turns", "multi-turn policies", "the whole conversation"),
     "turns-window": Entry("turns", "multi-turn policies", "the last W tokens of a conversation"),
     "turns-sinks": Entry("turns", "multi-turn policies", "the first 4 tokens and the last W"),
+    "turns-summary": Entry("summary", "multi-turn policies", "system prompt, a summary, and the last turns"),
 }
 
 #: What `kvcalc lab` runs when it is given no name.

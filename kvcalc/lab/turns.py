@@ -97,14 +97,19 @@ class SinkStore:
         self.last.reset()
 
 
+def turn_of(sizes: Sizes) -> int:
+    """Tokens of a turn: the user's `prompt`, and a reply."""
+    return sizes.prompt + max(1, sizes.tokens // TURNS)
+
+
 def conversation(sizes: Sizes) -> Trial:
     """Turns of equal length: the user's `prompt` tokens at once, then the reply token by token."""
-    reply = max(1, sizes.tokens // TURNS)
+    turn = turn_of(sizes)
     stops: list[int] = []
     end = 0
     for _ in range(TURNS):
-        stops += range(end + sizes.prompt, end + sizes.prompt + reply + 1)
-        end += sizes.prompt + reply
+        stops += range(end + sizes.prompt, end + turn + 1)
+        end += turn
     return Trial((Sequence(draw(sizes, end), tuple(stops)),))
 
 

@@ -3,7 +3,8 @@
     gqa+swa:window=1024:ratio=5-1      techniques from left to right, parameters behind a colon
 
     heads.py      mha · gqa · mqa · mla          reach.py       swa · chunked · dsa          sharing.py    share
-    recurrent.py  deltanet · mamba2              storage.py     paged · prefix · formats     chains.py     parse, apply
+    recurrent.py  deltanet · mamba2              storage.py     no-cache · paged · prefix · formats
+    retention.py  window · sinks · keep · summary                                            chains.py     parse, apply
 
 A technique is a function of a `Case` and its parameters. Its docstring is its page in `kvcalc explain`. Every storage format
 is a technique too: `fp8`, `q4_0`, `q8_0/q4_0`. Errors: `UsageError`.
@@ -11,7 +12,7 @@ is a technique too: `fp8`, `q4_0`, `q8_0/q4_0`. Errors: `UsageError`.
 
 from __future__ import annotations
 
-from kvcalc.techniques import heads, reach, recurrent, sharing, storage
+from kvcalc.techniques import heads, reach, recurrent, retention, sharing, storage
 from kvcalc.techniques.base import TECHNIQUES, Case, Parameter, Ratio, Step, Technique, Used
 from kvcalc.techniques.chains import apply, get_technique, names, parse
 from kvcalc.techniques.layers import build
@@ -33,6 +34,7 @@ __all__ = [
     "parse",
     "reach",
     "recurrent",
+    "retention",
     "share_layers",
     "sharing",
     "storage",

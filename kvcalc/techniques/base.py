@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 class Case:
     """What a technique changes.
 
-    block     page size in tokens; 0 = rows are allocated one by one
-    applied   names of the techniques so far
-    remarks   what the reader should know about the result
+    block       page size in tokens; 0 = rows are allocated one by one
+    recomputed  the layers whose keys and values every step computes again; None = they are kept
+    applied     names of the techniques so far
+    remarks     what the reader should know about the result
     """
 
     architecture: Architecture
     workload: Workload
     block: int = 0
+    recomputed: Architecture | None = None
     applied: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
@@ -102,10 +104,11 @@ TECHNIQUES: dict[str, Technique] = {}
 
 
 def technique(*parameters: Parameter, base: str = "") -> Callable[[Callable[..., Case]], Callable[..., Case]]:
-    """Registers the function that follows, under its own name; `base` as in Technique."""
+    """Registers the function that follows, under its own name with dashes; `base` as in Technique."""
 
     def register(function: Callable[..., Case]) -> Callable[..., Case]:
-        TECHNIQUES[function.__name__] = Technique(function.__name__, parameters, function, base)
+        name = function.__name__.replace("_", "-")
+        TECHNIQUES[name] = Technique(name, parameters, function, base)
         return function
 
     return register

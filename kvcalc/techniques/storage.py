@@ -1,4 +1,4 @@
-"""How rows are stored: in pages, once for all sequences, in fewer bits."""
+"""How rows are stored: in pages, once for all sequences, in fewer bits, or not at all."""
 
 from __future__ import annotations
 
@@ -6,6 +6,22 @@ from dataclasses import replace
 
 from kvcalc.formats import get_kv_format
 from kvcalc.techniques.base import Case, Parameter, Technique, technique
+from kvcalc.techniques.layers import build, with_layers
+
+
+@technique()
+def no_cache(case: Case) -> Case:
+    """Nothing is kept: every step reads the whole text again.
+
+        bytes = 0
+        work of T tokens: projections x T (T + 1) / 2 = O(T² d²), scores O(T³ d); with a cache O(T d²) and O(T² d)
+
+    32 layers of 32 heads x 128 at 32,768 tokens: 70,368,744,177,664 multiply-adds of projections with a cache, 16,384.5 times as
+    many without. Keys and values of a token come out the same each time, which is the whole reason why a cache is allowed.
+    """
+    nothing = (build("none", {}),)
+    emptied = with_layers(case.architecture, [nothing] * case.architecture.layers.count)
+    return replace(case, architecture=emptied, recomputed=case.recomputed or case.architecture)
 
 
 @technique(Parameter("block", 16, "tokens of a block"))

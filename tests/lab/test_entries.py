@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from kvcalc import techniques
 from kvcalc.compare import Comparing, compare
 from kvcalc.errors import KvcalcError, UsageError
 from kvcalc.explain import explain
@@ -13,21 +14,25 @@ from kvcalc.lab import ENTRIES, choose, require_torch
 from kvcalc.states import KINDS
 from kvcalc.workload import Workload
 
-#: Technique → rows of the lab, entry of `compare` and page of `explain` (None: a policy or the absence of one), state.
-TECHNIQUES: dict[str, tuple[set[str], str | None, str]] = {
-    "no cache": ({"no-cache"}, None, "none"),
-    "kv cache": ({"kv", "kv-preallocated", "batch"}, "mha", "full"),
-    "mqa": ({"mqa"}, "mqa", "full"),
-    "gqa": ({"gqa"}, "gqa", "full"),
-    "mla": ({"mla", "mla-absorbed"}, "mla", "latent"),
-    "sliding window": ({"swa", "swa-hybrid", "chunked"}, "swa", "sliding"),
-    "cross-layer sharing": ({"share"}, "share", "shared"),
-    "dsa": ({"dsa"}, "dsa", "index"),
-    "gated deltanet": ({"deltanet", "deltanet-hybrid", "mamba2"}, "deltanet", "gated_deltanet"),
-    "kv quantisation": ({"int8", "int4", "int8-token", "int4-token"}, "int8", "full"),
-    "paged": ({"paged"}, "paged", "full"),
-    "prefix caching": ({"prefix", "fork"}, "prefix", "full"),
-    "multi-turn policies": ({"turns", "turns-window", "turns-sinks"}, None, "sliding"),
+#: Technique → rows of the lab, entries of `compare` and pages of `explain`, state.
+TECHNIQUES: dict[str, tuple[set[str], set[str], str]] = {
+    "no cache": ({"no-cache"}, {"no-cache"}, "none"),
+    "kv cache": ({"kv", "kv-preallocated", "batch"}, {"mha"}, "full"),
+    "mqa": ({"mqa"}, {"mqa"}, "full"),
+    "gqa": ({"gqa"}, {"gqa"}, "full"),
+    "mla": ({"mla", "mla-absorbed"}, {"mla"}, "latent"),
+    "sliding window": ({"swa", "swa-hybrid", "chunked"}, {"swa", "chunked"}, "sliding"),
+    "cross-layer sharing": ({"share"}, {"share"}, "shared"),
+    "dsa": ({"dsa"}, {"dsa"}, "index"),
+    "gated deltanet": ({"deltanet", "deltanet-hybrid", "mamba2"}, {"deltanet", "mamba2"}, "gated_deltanet"),
+    "kv quantisation": ({"int8", "int4", "int8-token", "int4-token"}, {"int8", "int4", "fp8", "q8_0", "q4_0", "nvfp4"}, "full"),
+    "paged": ({"paged"}, {"paged"}, "full"),
+    "prefix caching": ({"prefix", "fork"}, {"prefix"}, "full"),
+    "multi-turn policies": (
+        {"turns", "turns-window", "turns-sinks", "turns-summary"},
+        {"mha", "window", "sinks", "keep", "summary", "prefix"},
+        "sliding",
+    ),
 }
 
 
@@ -38,11 +43,15 @@ def test_every_technique_has_its_rows(technique: str) -> None:
     assert state in KINDS
 
 
-@pytest.mark.parametrize("name", sorted({compared for _, compared, _ in TECHNIQUES.values() if compared} | {"chunked", "mamba2", "int4"}))
+@pytest.mark.parametrize("name", sorted(set().union(*(compared for _, compared, _ in TECHNIQUES.values()))))
 def test_every_technique_is_compared_and_explained(name: str) -> None:
     rows = compare(Comparing(workload=Workload(context=4096), techniques=(name,))).to_dict()["rows"]
     assert any(name in row["name"] and row["bytes"] for row in rows)
     assert explain(name, Workload()).to_dict()["sections"]
+
+
+def test_no_technique_of_compare_is_left_out() -> None:
+    assert set(techniques.TECHNIQUES) <= set().union(*(compared for _, compared, _ in TECHNIQUES.values()))
 
 
 def test_no_row_belongs_to_an_unknown_technique() -> None:

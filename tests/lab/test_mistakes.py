@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from kvcalc.lab.frame import Cache, Decoder
 
 SIZES = Sizes(layers=6, heads=4, dim=32, tokens=20, prompt=8, vocabulary=61)
-CACHED = [name for name in ENTRIES if name not in ("no-cache", "batch")]
+#: Without the one whose cache opens in the middle of a conversation.
+CACHED = [name for name in ENTRIES if name not in ("no-cache", "batch", "turns-summary")]
 #: A recurrence knows no positions.
 WITH_POSITIONS = [name for name in CACHED if name not in ("deltanet", "mamba2")]
 
@@ -92,3 +93,14 @@ def test_a_prompt_in_pieces_is_the_prompt(name: str) -> None:
     for start, stop in ((0, 3), (3, 4), (4, 19), (19, 25)):
         pieces = decoder(tokens[start:stop], cache)
     assert difference(pieces, decoder(tokens)) < TOLERANCE
+
+
+def test_rows_of_a_turn_whose_text_before_it_changed_are_of_no_use() -> None:
+    """The last turn's words stand behind a summary now: its rows from the whole conversation say something else."""
+    decoder = lesson_of("turns-summary").decoder(SIZES)
+    system, older, last, question = draw(SIZES, 8), draw(SIZES, 14, seed=5), draw(SIZES, 9, seed=6), draw(SIZES, 4, seed=7)
+    digest = draw(SIZES, 14, seed=8)
+    right = decoder(torch.cat((system, digest, last, question)))
+    cache = decoder.start()
+    decoder(torch.cat((system, older, last)), cache)
+    assert difference(decoder(question, cache), right) > 100 * TOLERANCE
