@@ -188,7 +188,7 @@ def remedies(
         yield Remedy("context", longest, f"a context of {longest:,} tokens instead of {context:,}")
     fewer = last_that(lambda n: fitting.admits(context, n), sequences)
     if fewer is not None and fewer < sequences:
-        yield Remedy("sequences", fewer, f"{fewer:,} sequences instead of {sequences:,}")
+        yield Remedy("sequences", fewer, f"{fewer:,} sequence{'s' if fewer > 1 else ''} instead of {sequences:,}")
     for name in REMEDY_FORMATS:
         if _admitted(engine, architecture, replace(workload, kv_dtype=name), memory, context):
             yield Remedy("kv_dtype", name, f"a cache of {name}")

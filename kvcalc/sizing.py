@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kvcalc.engines import BY_LAYERS, get_engine
 from kvcalc.errors import KvcalcError, UsageError
 from kvcalc.estimate import model_dict, workload_dict
-from kvcalc.fit import Budget, Fit, fit, largest_context, most_sequences
+from kvcalc.fit import Budget, Fit, Remedy, fit, largest_context, most_sequences
 from kvcalc.hardware import gpus
 from kvcalc.memory_budget import MemoryBudget, memory_budget, without_share
 from kvcalc.sources import load
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Numbers of devices that are tried; engines and heads refuse those that do not divide.
 SIZES = (1, 2, 4, 8, 16, 32)
+#: Narrower weights that a remedy tries, the nearest to the full width first: as GPU engines read them, and as GGUF files have them.
+REMEDY_WEIGHTS, REMEDY_QUANTS = ("fp8", "int4"), ("q8_0", "q4_k_m")
 #: Config fields that say that only some of the weights are read in a step.
 _EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 
@@ -74,14 +76,35 @@ def size(request: Request, *, beyond: bool = False, **shares: Any) -> Sized:
     asked = without_share(request)
     found = fit(replace(asked, model=architecture), budget=Budget(memory.kv_likely, memory.origin()), beyond=beyond)
     low, high = (_limits(architecture, asked, found.plan.context, kv, beyond=beyond) for kv in (memory.kv_low, memory.kv_high))
-    return Sized(
-        found,
-        memory,
-        (low[0], high[0]),
-        (low[1], high[1]),
-        decode_bound(architecture, found, memory),
-        smallest(architecture, replace(request, workload=replace(request.workload, context=found.plan.context)), shares),
-    )
+    settled = replace(request, workload=replace(request.workload, context=found.plan.context))
+    enough = smallest(architecture, settled, shares)
+    if not found.fits:
+        found = replace(found, remedies=tuple(_with_cards(found, architecture, settled, enough, shares)))
+    return Sized(found, memory, (low[0], high[0]), (low[1], high[1]), decode_bound(architecture, found, memory), enough)
+
+
+def _with_cards(
+    found: Fit, architecture: Architecture, request: Request, enough: int | None, shares: Mapping[str, Any]
+) -> Iterator[Remedy]:
+    """The remedies of `fit`, but with the weights spread over more devices, or narrower: then each leaves more for the cache."""
+    yield from (remedy for remedy in found.remedies if remedy.setting != "tensor_parallel")
+    devices = request.workload.devices
+    if enough is not None and enough > devices:
+        setting = "pipeline_parallel" if request.engine in BY_LAYERS else "tensor_parallel"
+        yield Remedy(setting, enough, f"{enough} devices instead of {devices}")
+    if shares.get("weights") is not None or architecture.parameters is None:
+        return
+    now = _weights(architecture, request, shares)
+    for name in REMEDY_QUANTS if request.engine in BY_LAYERS else REMEDY_WEIGHTS:
+        narrower = {**shares, "weight_dtype": name, "measured": None}
+        if _weights(architecture, request, narrower) < now and _holds(architecture, request, narrower):
+            yield Remedy("weight_dtype", name, f"weights in {name}, if there is such a checkpoint")
+            return
+
+
+def _weights(architecture: Architecture, request: Request, shares: Mapping[str, Any]) -> int:
+    """Bytes of the weights on one device."""
+    return memory_budget(architecture, request, **shares).weights
 
 
 def fit_or_size(request: Request) -> Fit | Sized:

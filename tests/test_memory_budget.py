@@ -94,6 +94,43 @@ def test_weights_that_do_not_fit_leave_nothing() -> None:
     assert found.smallest == 8  # 141 GB of weights over 8 x 24 GiB
 
 
+@pytest.mark.parametrize(
+    ("engine", "model", "gpu", "sequences", "remedies"),
+    [
+        # 2 B x 70.6e9 over 2 x 80 GB leave 5 GiB of 10 GiB; over 4 devices, or with a quarter of the weights, there is room.
+        (
+            "vllm",
+            "llama-3.3-70b",
+            "h100-80gb:2",
+            8,
+            [("context", 4144), ("sequences", 1), ("tensor_parallel", 4), ("weight_dtype", "int4")],
+        ),
+        ("vllm", "llama-3.3-70b", "h100-80gb", 1, [("tensor_parallel", 2), ("weight_dtype", "int4")]),
+        # 16 GB of weights in fp16, 8.5 GB in q8_0, 4.9 GB in q4_k_m, on a card of 12 GB; layers go to several devices.
+        ("llama.cpp", "llama-3.1-8b", "rtx3060-12gb", 1, [("pipeline_parallel", 2), ("weight_dtype", "q4_k_m")]),
+    ],
+)
+def test_a_remedy_on_a_card_moves_the_weights_too(
+    engine: str, model: str, gpu: str, sequences: int, remedies: list[tuple[str, Any]]
+) -> None:
+    question: dict[str, Any] = {"model": model, "engine": engine, "gpu": gpu, "context": 32_768, "sequences": sequences}
+    found = size(parse_request(question))
+    assert not found.fit.fits
+    assert [(remedy.setting, remedy.value) for remedy in found.fit.remedies] == remedies
+    card, _, count = gpu.partition(":")
+    for setting, value in remedies:
+        if setting == "weight_dtype":
+            assert size(parse_request(question), weight_dtype=str(value)).fit.fits
+        else:
+            ranks = {} if setting.endswith("parallel") else {"tensor_parallel": int(count or 1)}
+            assert size(parse_request({**question, "gpu": card, **ranks, setting: value})).fit.fits
+
+
+def test_weights_that_are_given_are_not_made_narrower() -> None:
+    found = size(parse_request({"model": "llama-3.1-8b", "engine": "vllm", "gpu": "l4-24gb", "context": 131_072}), weights=16 * GIB)
+    assert [remedy.setting for remedy in found.fit.remedies] == ["context", "tensor_parallel"]
+
+
 def test_the_decode_bound_reads_weights_and_cache_once_a_step() -> None:
     request = parse_request({"model": "llama-3.1-8b", "gpu": "h100-80gb", "context": 8192, "sequences": 4})
     found = size(request)
