@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.cli.app import COMMANDS
-from kvcalc.cli.root import command_of
+from kvcalc.cli.root import command_of, usage_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ def _commands(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 def _command(name: str, command: Any) -> Iterator[str]:
     options = [item for item in command.params if item.param_type_name == "option" and not item.hidden]
     arguments = [item for item in command.params if item.param_type_name == "argument"]
-    usage = " ".join([name, *(item.metavar or item.name.upper() for item in arguments), *(["[OPTIONS]"] if options else [])])
+    usage = " ".join([name, *(usage_of(item) for item in arguments), *(["[OPTIONS]"] if options else [])])
     yield from ("", f"## {name}", "", f"`{usage}`", "", *_prose(command.help))
     if arguments or options:
         yield from ("", "| | |", "|---|---|")

@@ -20,7 +20,7 @@ app = make_app()
 
 @app.command()
 def batch(
-    file: Annotated[str, typer.Argument(metavar="[FILE|-]", help="JSON Lines of requests; - is standard input.")] = "-",
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON Lines of requests; - is standard input.")] = "-",
 ) -> int:
     """Many questions in one process, as JSON Lines.
 

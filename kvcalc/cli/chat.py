@@ -47,6 +47,8 @@ def chat(
     tp: options.TensorParallel = None,
     gpu: options.Gpu = None,
     set_: options.Set = None,
+    revision: options.Revision = None,
+    offline: options.Offline = False,
     format_: options.Format = None,
     output: options.OutputFile = None,
 ) -> int:
@@ -79,6 +81,8 @@ def chat(
         shared_prefix="0",
         kv_memory=kv_memory,
         sets=set_,
+        revision=revision,
+        offline=offline,
     )
     talk = Conversation(
         system=parse_tokens(system, "--system", least=0),

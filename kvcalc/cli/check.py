@@ -30,7 +30,7 @@ Examples:
 
 @app.command(epilog=_EXAMPLES)
 def check(
-    file: Annotated[str | None, typer.Argument(metavar="[FILE]", help="Budgets. [the nearest kvcalc.yaml upwards]")] = None,
+    file: Annotated[str | None, typer.Argument(metavar="FILE", help="Budgets. [the nearest kvcalc.yaml upwards]")] = None,
     *,
     config: Annotated[str | None, typer.Option("--config", metavar="FILE", help="The same as FILE.")] = None,
     only: Annotated[list[str] | None, typer.Option("--only", metavar="NAME", help="Only this budget; repeatable.")] = None,

@@ -23,7 +23,9 @@ Examples:
 
 @app.command(epilog=_EXAMPLES)
 def compare(
-    models: Annotated[list[str] | None, typer.Argument(metavar="[MODEL]...", help="None: the geometry of the introductions.")] = None,
+    models: Annotated[
+        list[str] | None, typer.Argument(metavar="MODEL", help="The models. [32 layers of 32 heads x 128, as Llama-2-7B has]")
+    ] = None,
     *,
     techniques: Annotated[
         str | None,
@@ -44,6 +46,8 @@ def compare(
     shared_prefix: options.SharedPrefix = "0",
     kv_memory: options.KvMemory = None,
     set_: options.Set = None,
+    revision: options.Revision = None,
+    offline: options.Offline = False,
     format_: options.Format = None,
     output: options.OutputFile = None,
 ) -> int:
@@ -70,7 +74,7 @@ def compare(
     found = ask(
         Comparing(
             workload=request.workload,
-            models=models or (),
+            models=options.hub_models(models or (), revision, offline=offline),
             techniques=options.words(techniques, "--techniques"),
             engines=options.words(engines, "--engines"),
             engine=engine,

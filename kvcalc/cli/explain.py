@@ -37,6 +37,8 @@ def explain(
     gpu: options.Gpu = None,
     shared_prefix: options.SharedPrefix = "0",
     set_: options.Set = None,
+    revision: options.Revision = None,
+    offline: options.Offline = False,
     format_: options.Format = None,
     output: options.OutputFile = None,
 ) -> int:
@@ -45,6 +47,10 @@ def explain(
     from kvcalc.render import emit
     from kvcalc.render.explain_view import view
 
+    if revision is not None and model is None:
+        subject = options.hub_model(subject, revision, offline=offline)
+    elif model is not None:
+        model = options.hub_model(model, revision, offline=offline)
     request = options.make_request(
         subject,
         ctx=ctx,
@@ -57,6 +63,7 @@ def explain(
         dcp=dcp,
         gpu=gpu,
         shared_prefix=shared_prefix,
+        offline=offline,
     )
     found = ask(subject, request.workload, engine=engine, model=model, settings=options.key_values(set_ or (), "--set"))
     emit(found.to_dict(), view, format_, output)

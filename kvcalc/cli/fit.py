@@ -63,7 +63,7 @@ def fit(
     format_: options.Format = None,
     output: options.OutputFile = None,
 ) -> int:
-    """Largest context, most sequences, the engine's own capacity, and what would make it fit."""
+    """Does it fit? Largest context, most sequences, the engine's own capacity, and what would make it fit."""
     shares = _shares(weights, weight_dtype, overhead, utilization, memory)
     _one_memory(kv_memory, gpu, gpus, shares)
     request = options.make_request(

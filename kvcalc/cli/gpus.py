@@ -12,10 +12,16 @@ from kvcalc.errors import EXIT_OK
 
 app = group("Accelerators: list.")
 
+_EXAMPLES = """\b
+Examples:
+  kvcalc gpus list
+  kvcalc gpus list h100
+"""
 
-@app.command("list")
+
+@app.command("list", epilog=_EXAMPLES)
 def list_(
-    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="In the id, the name or the vendor.")] = None,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="In the id, the name or the vendor.")] = None,
     *,
     format_: options.Format = None,
     output: options.OutputFile = None,

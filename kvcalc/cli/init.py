@@ -13,12 +13,20 @@ from kvcalc.errors import EXIT_OK, UsageError
 app = make_app()
 
 
-@app.command()
+_EXAMPLES = """\b
+Examples:
+  kvcalc init llama-3.1-8b --output -
+  kvcalc init llama-3.1-8b qwen3-32b -e vllm -n 16 --output budgets.yaml
+"""
+
+
+@app.command(epilog=_EXAMPLES)
 def init(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="The models that you serve.")],
+    models: Annotated[list[str], typer.Argument(metavar="MODEL", help="The models that you serve.")],
     *,
     engine: options.Engine = "ideal",
     sequences: options.Sequences = "1",
+    offline: options.Offline = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
     output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write; - for stdout.")] = "kvcalc.yaml",
 ) -> int:
@@ -30,7 +38,7 @@ def init(
 
     if output != "-" and exists(user_path(output)) and not force:
         raise UsageError(f"{clean(output)} exists", "give --force to replace it, or --output FILE")
-    write(starter(models, engine, options.count(sequences, "--sequences")), output)
+    write(starter(options.hub_models(models, None, offline=offline), engine, options.count(sequences, "--sequences")), output)
     if output != "-":
         say([f"wrote {clean(output)}; next: kvcalc check"])
     return EXIT_OK

@@ -1,4 +1,4 @@
-"""`kvcalc models list|show|validate|import`."""
+"""`kvcalc models list|show|import|validate`."""
 
 from __future__ import annotations
 
@@ -6,19 +6,39 @@ from typing import Annotated, Any
 
 import typer
 
-from kvcalc.cli import options  # noqa: TC001  Typer reads the annotations
+from kvcalc.cli import options
 from kvcalc.cli.root import group
 from kvcalc.errors import EXIT_OK, EXIT_USAGE
 
-app = group("The catalogue: list, show, validate, import.")
+app = group("The catalogue: list, show, import, validate.")
+
+_LIST = """\b
+Examples:
+  kvcalc models list
+  kvcalc models list qwen3
+  kvcalc models list --technique mla -f csv
+"""
+_SHOW = """\b
+Examples:
+  kvcalc models show gemma-3-27b
+  kvcalc models show ./config.json
+"""
+_IMPORT = """\b
+Examples:
+  kvcalc models import ./config.json --id my-model -o my-model.yaml
+"""
+_VALIDATE = """\b
+Examples:
+  kvcalc models validate my-model.yaml
+"""
 
 #: What every document carries, and a catalogue has none of.
 _NOTHING: dict[str, Any] = {"model": None, "workload": None, "engine": None, "kv_dtype": None}
 
 
-@app.command("list")
+@app.command("list", epilog=_LIST)
 def list_(
-    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="In the id, the name, the repository or the family.")] = None,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="In the id, the name, the repository or the family.")] = None,
     *,
     technique: Annotated[str | None, typer.Option("--technique", metavar="NAME", help="mha, gqa, mqa, mla, swa, dsa, deltanet, …")] = None,
     family: Annotated[str | None, typer.Option("--family", metavar="NAME", help="The model_type, or its beginning.")] = None,
@@ -42,10 +62,12 @@ def list_(
     return EXIT_OK
 
 
-@app.command()
+@app.command(epilog=_SHOW)
 def show(
     model: options.Model,
     *,
+    revision: options.Revision = None,
+    offline: options.Offline = False,
     format_: options.Format = None,
     output: options.OutputFile = None,
 ) -> int:
@@ -55,7 +77,7 @@ def show(
     from kvcalc.render import emit
     from kvcalc.render.models_view import show_view
 
-    architecture = show_model(model)
+    architecture = show_model(options.hub_model(model, revision, offline=offline))
     document = {
         "schema": "kvcalc.models/1",
         **_NOTHING,
@@ -77,9 +99,26 @@ def show(
     return EXIT_OK
 
 
-@app.command()
+@app.command("import", epilog=_IMPORT)
+def import_(
+    model: options.Model,
+    *,
+    model_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The id in the catalogue. [from the model's name]")] = None,
+    revision: options.Revision = None,
+    offline: options.Offline = False,
+    output: options.OutputFile = None,
+) -> int:
+    """A config.json, a GGUF or a repository as a kvcalc YAML."""
+    from kvcalc.models import import_model
+    from kvcalc.render.output import write
+
+    write(import_model(options.hub_model(model, revision, offline=offline), model_id), output)
+    return EXIT_OK
+
+
+@app.command(epilog=_VALIDATE)
 def validate(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="kvcalc YAML files, or folders of them.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="kvcalc YAML files, or folders of them.")],
     *,
     format_: options.Format = None,
     output: options.OutputFile = None,
@@ -102,18 +141,3 @@ def validate(
     }
     emit(document, validate_view, format_, output)
     return EXIT_USAGE if problems else EXIT_OK
-
-
-@app.command("import")
-def import_(
-    model: options.Model,
-    *,
-    model_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The id in the catalogue. [from the model's name]")] = None,
-    output: options.OutputFile = None,
-) -> int:
-    """A config.json, a GGUF or a repository as a kvcalc YAML."""
-    from kvcalc.models import import_model
-    from kvcalc.render.output import write
-
-    write(import_model(model, model_id), output)
-    return EXIT_OK

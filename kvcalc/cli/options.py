@@ -13,7 +13,7 @@ from kvcalc.errors import UsageError
 from kvcalc.units import checked_int, clean, parse_bytes, parse_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from kvcalc.request import Request
@@ -51,7 +51,9 @@ KvMemory = Annotated[str | None, typer.Option("--kv-memory", metavar="SIZE", hel
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="What-if on the architecture: kv_heads=8; repeatable.")]
 Format = Annotated[
     str | None,
-    typer.Option("--format", "-f", metavar="FORMAT", help="table, plain, json, yaml, csv, markdown. [table on a terminal, else plain]"),
+    typer.Option(
+        "--format", "-f", metavar="FORMAT", help="table, plain, json, yaml, csv, markdown, html. [table on a terminal, else plain]"
+    ),
 ]
 OutputFile = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE, whole or not at all.")]
 Revision = Annotated[str | None, typer.Option("--revision", metavar="NAME", help="Branch, tag or commit of a Hub repository.")]
@@ -119,6 +121,16 @@ def hub_model(model: str, revision: str | None, *, offline: bool) -> str:
     if model.count("/") != 1 or "@" in model or model.startswith((".", "/", "~")):
         raise UsageError(f"--revision: '{clean(model)}' is not a Hub repository without a revision", "a repository is written org/name")
     return f"{model}@{revision}"
+
+
+def hub_models(models: Sequence[str], revision: str | None, *, offline: bool) -> list[str]:
+    """`hub_model` for each of several; a revision belongs to one of them. Raises UsageError."""
+    if revision is not None and len(models) != 1:
+        raise UsageError(
+            f"--revision is that of one MODEL, and {len(models) or 'none'} {'are' if models else 'is'} given",
+            "write each as org/name@revision" if models else "name one, as org/name",
+        )
+    return [hub_model(model, revision, offline=offline) for model in models or ("-",)][: len(models)]
 
 
 def refuse(mode: str, given: Mapping[str, Any]) -> None:

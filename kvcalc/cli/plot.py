@@ -27,7 +27,9 @@ Examples:
 
 @app.command(epilog=_EXAMPLES)
 def plot(
-    models: Annotated[list[str] | None, typer.Argument(metavar="[MODEL]...", help="None: the geometry of the introductions.")] = None,
+    models: Annotated[
+        list[str] | None, typer.Argument(metavar="MODEL", help="The models. [32 layers of 32 heads x 128, as Llama-2-7B has]")
+    ] = None,
     *,
     ctx: Annotated[str | None, typer.Option("--ctx", "-c", metavar="TOKENS", help="Where the chart ends. [the longest maximum]")] = None,
     from_: Annotated[str | None, typer.Option("--from", metavar="TOKENS", help="Where the chart begins. [1k]")] = None,
@@ -50,6 +52,8 @@ def plot(
     gpu: options.Gpu = None,
     shared_prefix: options.SharedPrefix = "0",
     set_: options.Set = None,
+    revision: options.Revision = None,
+    offline: options.Offline = False,
     format_: Annotated[
         str | None,
         typer.Option("--format", "-f", metavar="FORMAT", help="table, plain, json, yaml, csv, markdown, html, svg, png. [by --output]"),
@@ -80,7 +84,7 @@ def plot(
     chart = ask(
         Plotting(
             workload=request.workload,
-            models=list(dict.fromkeys(models or ())),
+            models=list(dict.fromkeys(options.hub_models(models or (), revision, offline=offline))),
             techniques=options.words(techniques, "--techniques"),
             engines=engines,
             formats=formats,

@@ -26,7 +26,7 @@ Examples:
 
 @app.command(epilog=_EXAMPLES)
 def reconcile(
-    logs: Annotated[list[str], typer.Argument(metavar="LOG...", help="Log files, - for standard input; with --growth the MODEL.")],
+    logs: Annotated[list[str], typer.Argument(metavar="LOG", help="Log files, - for standard input; with --growth the MODEL.")],
     *,
     model: Annotated[
         str | None, typer.Option("--model", "-m", metavar="MODEL", help="The model that ran, if the log does not say.")
@@ -39,6 +39,8 @@ def reconcile(
     kv_dtype: options.KvDtype = "auto",
     tp: options.TensorParallel = None,
     sequences: options.Sequences = "1",
+    revision: options.Revision = None,
+    offline: options.Offline = False,
     format_: options.Format = None,
     output: options.OutputFile = None,
 ) -> int:
@@ -50,7 +52,8 @@ def reconcile(
             raise UsageError(
                 f"{', '.join(useless) or '--kv-dtype, --sequences'}: a log says this itself", "these options belong to --growth"
             )
-        return _logs(logs, model, format_, output)
+        named = options.hub_models([model] if model is not None else [], revision, offline=offline)
+        return _logs(logs, next(iter(named), None), format_, output)
     if tokens is None:
         raise UsageError("--growth needs the tokens that joined meanwhile", "add --tokens 4096")
     if len(logs) != 1 or model is not None:
@@ -71,6 +74,8 @@ def reconcile(
         dcp="1",
         gpu=None,
         shared_prefix="0",
+        revision=revision,
+        offline=offline,
     )
     observed = parse_bytes(growth, "--growth")
     found = ask(request, observed, parse_tokens(tokens, "--tokens"), parse_tokens(start, "--start", least=0))

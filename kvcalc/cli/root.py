@@ -1,4 +1,4 @@
-"""The root command, and Typer's errors in kvcalc's own words."""
+"""The root command, and Typer's help and errors in kvcalc's own words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from kvcalc import __version__
 from kvcalc.errors import EXIT_OK, EXIT_USAGE, UsageError, nearest
@@ -23,8 +23,56 @@ _CommandLineError: Any = typer.BadParameter.__mro__[1]
 _PLAIN: dict[str, Any] = {"rich_markup_mode": None, "context_settings": {"help_option_names": ["-h", "--help"]}}
 
 
+_FIRST_STEPS = """\b
+First steps:
+  kvcalc estimate llama-3.1-8b --ctx 32k       how many bytes
+  kvcalc fit llama-3.1-8b --gpu l4-24gb        does it fit, and how long a context
+  kvcalc models list llama                     the names that MODEL can be
+  kvcalc COMMAND --help                        options and examples
+"""
+
+
+class Command(TyperCommand):
+    """A command whose help writes arguments as people write them: `MODEL`, `[MODEL]...`, without the types of Python."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002  Click's signature
+        """`[OPTIONS] MODEL`."""
+        return ["[OPTIONS]", *(usage_of(item) for item in self.params if item.param_type_name == "argument")]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Arguments, then options."""
+        arguments = [(_name(item), getattr(item, "help", None) or "") for item in self.params if item.param_type_name == "argument"]
+        options = [item.get_help_record(ctx) for item in self.get_params(ctx) if item.param_type_name == "option"]
+        for title, rows in (("Arguments", arguments), ("Options", [record for record in options if record])):
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def usage_of(argument: Any) -> str:
+    """An argument on a usage line: `MODEL`, `[FILE]`, `MODEL...`, `[MODEL]...`."""
+    name = _name(argument)
+    return (name if argument.required else f"[{name}]") + ("..." if argument.nargs != 1 else "")
+
+
+def _name(argument: Any) -> str:
+    return str(argument.metavar or argument.name.upper())
+
+
+class _App(typer.Typer):
+    """A Typer whose commands are `Command`s."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Any:
+        return super().command(name, cls=Command, **settings)
+
+
 class Commands(TyperGroup):
     """A group that names the nearest commands on a miss."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """With the first line of its help as a whole, where Click would cut it."""
+        found = super().get_command(ctx, cmd_name)
+        return None if found is None else _whole(found)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """As Click does it, but an unknown name is a UsageError of ours."""
@@ -37,12 +85,12 @@ class Commands(TyperGroup):
 
 def app() -> typer.Typer:
     """A Typer app for one command."""
-    return typer.Typer(add_completion=False, **_PLAIN)
+    return _App(add_completion=False, **_PLAIN)
 
 
 def group(about: str) -> typer.Typer:
     """A Typer app for commands under one name; by itself it prints its help."""
-    made = typer.Typer(add_completion=False, cls=Commands, help=about, **_PLAIN)
+    made = _App(add_completion=False, cls=Commands, help=about, **_PLAIN)
     made.callback(invoke_without_command=True)(_help_alone)
     return made
 
@@ -68,12 +116,16 @@ def command_of(commands: Mapping[str, str]) -> Any:
                 return None
             found = typer.main.get_command(import_module(commands[cmd_name]).app)
             found.name = cmd_name
-            found.short_help = (found.help or "").strip().partition("\n")[0]  # whole: Click would cut it
-            return found
+            return _whole(found)
 
-    root = typer.Typer(cls=Root, **_PLAIN)
+    root = typer.Typer(cls=Root, epilog=_FIRST_STEPS, **_PLAIN)
     root.callback(invoke_without_command=True)(_root)
     return typer.main.get_command(root)
+
+
+def _whole(command: Any) -> Any:
+    command.short_help = (command.help or "").strip().partition("\n")[0]
+    return command
 
 
 def _show_version(wanted: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvcalc.cli import options  # noqa: TC001  Typer reads the annotations
+from kvcalc.cli import options
 from kvcalc.cli.root import app as make_app
 from kvcalc.errors import EXIT_OK, EXIT_OVER_BUDGET
 from kvcalc.units import parse_tokens
@@ -21,6 +21,8 @@ def verify(
     model: options.Model,
     *,
     ctx: options.Context = None,
+    revision: options.Revision = None,
+    offline: options.Offline = False,
     format_: options.Format = None,
     output: options.OutputFile = None,
 ) -> int:
@@ -34,6 +36,6 @@ def verify(
     from kvcalc.verify import verify as ask
 
     chosen_format(format_, output)  # refused before the work, not after it
-    found = ask(model, None if ctx is None else parse_tokens(ctx, "--ctx"))
+    found = ask(options.hub_model(model, revision, offline=offline), None if ctx is None else parse_tokens(ctx, "--ctx"))
     emit(found.to_dict(), view, format_, output)
     return EXIT_OK if found.equal else EXIT_OVER_BUDGET

@@ -140,7 +140,8 @@ def _work(document: Mapping[str, Any]) -> list[Table]:
     title = (
         f"Multiply-adds of attention to generate {document['workload']['context']:,} tokens of one sequence: with the cache, and recomputed"
     )
-    return [Table(_WORK, tuple(rows), title)] if rows else []
+    columns = (Column("name", "model" if document["kind"] == "models" else "technique"), *_WORK[1:])
+    return [Table(columns, tuple(rows), title)] if rows else []
 
 
 def _data(document: Mapping[str, Any], table: Table) -> Table:

@@ -53,14 +53,18 @@ def hub() -> Iterator[Hub]:
 
 
 class Asker:
-    """Runs `kvcalc estimate … -f json` against the server with a cache of its own."""
+    """Runs `kvcalc … -f json`, mostly `estimate`, against the server with a cache of its own."""
 
     def __init__(self, endpoint: str, home: Path) -> None:
         self.environment = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_TOKEN": TOKEN}
         self.output = ""
 
     def __call__(self, *arguments: str, code: int = 0, **environment: str) -> dict[str, Any]:
-        command = [sys.executable, "-m", "kvcalc", "estimate", *arguments, "-f", "json"]
+        return self.run("estimate", *arguments, code=code, **environment)
+
+    def run(self, *arguments: str, code: int = 0, **environment: str) -> dict[str, Any]:
+        """Any command, its document."""
+        command = [sys.executable, "-m", "kvcalc", *arguments, "-f", "json"]
         run = subprocess.run(command, env=self.environment | environment, capture_output=True, text=True, check=False)
         self.output = run.stdout + run.stderr
         assert run.returncode == code, self.output
@@ -104,6 +108,27 @@ def test_a_revision_is_named_and_a_renamed_repository_is_followed(ask: Asker) ->
     assert ask(f"org/good@{COMMIT}")["model"]["source"].endswith(COMMIT)
     assert ask("org/good", "--revision", COMMIT)["model"]["source"].endswith(COMMIT)
     assert ask("org/old-name")["bytes"]["per_token"] == 131_072
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("compare", "org/good", "-t", "mqa"),
+        ("plot", "org/good"),
+        ("chat", "org/good"),
+        ("explain", "org/good"),
+        ("models", "show", "org/good"),
+    ],
+)
+def test_every_command_asks_the_hub_for_a_revision_and_then_needs_it_no_more(hub: Hub, ask: Asker, arguments: tuple[str, ...]) -> None:
+    found = ask.run(*arguments, "--revision", COMMIT)
+    assert hub.requests
+    hub.requests.clear()
+    assert ask.run(*arguments, "--revision", COMMIT, "--offline") == found
+    assert hub.requests == []
+    assert COMMIT in json.dumps(found)
+    other = (*arguments[:-1], "org/other") if arguments[-1] == "org/good" else (arguments[0], "org/other", *arguments[2:])
+    assert ask.run(*other, "--offline", code=3)["error"]["type"] == "hub_unavailable"
 
 
 @pytest.mark.parametrize(
