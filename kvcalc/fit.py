@@ -2,10 +2,11 @@
 
     max_context     largest context at which the asked sequences fit           at most the model's maximum, unless `beyond`
     max_sequences   most sequences of the asked context that fit
+    needed          the least memory per device that holds the question
     capacity        what the engine's own log would say
 
-Both are searched: the engine says whether a context and a number of sequences fit, which is monotone in both, and bisection
-finds the last that does. No formula is inverted. Context -1 asks for the largest that fits.
+All are searched: the engine says whether a context and a number of sequences fit a memory, which is monotone in each, and
+bisection finds the last that does. No formula is inverted. Context -1 asks for the largest that fits.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Beyond this no context and no number of sequences is searched: what still fits there has no limit.
 MOST = 2**40
+#: Beyond this many bytes no memory is searched: a question that still does not fit there fits nowhere.
+MOST_MEMORY = 2**60
 
 #: Formats that a remedy tries, the nearest to the full width first; engines refuse those that they do not have.
 REMEDY_FORMATS = ("fp8", "q8_0", "int8", "q5_1", "q4_0", "nvfp4", "int4", "turboquant_k8v4", "int4_per_token_head")
@@ -76,6 +79,7 @@ class Fit:
     max_context: int | None
     max_sequences: int | None
     capacity: Capacity
+    needed: int | None = None
     remedies: tuple[Remedy, ...] = ()
     notes: tuple[str, ...] = field(default=())
     warnings: tuple[str, ...] = field(default=())
@@ -92,6 +96,7 @@ class Fit:
             "fits": self.fits,
             "max_context": self.max_context,
             "max_sequences": self.max_sequences,
+            "needed": self.needed,
             "capacity": self.capacity.to_dict(),
             "remedies": [remedy.to_dict() for remedy in self.remedies],
             "notes": list(self.notes),
@@ -120,6 +125,7 @@ def fit(request: Request, *, budget: Budget | None = None, beyond: bool = False)
         longest,
         most_sequences(fitting, asked),
         capacity,
+        None if workload.context == -1 and not fits else least_memory(fitting, asked),
         () if fits else tuple(remedies(architecture, engine, settled, budget, fitting, longest)),
         notes=tuple(dict.fromkeys((*plan.notes, *capacity.notes))),
         warnings=tuple(dict.fromkeys((*plan.warnings, *capacity.warnings))),
@@ -156,6 +162,19 @@ def most_sequences(fitting: Fitting, context: int) -> int | None:
 
     found = last_that(holds, MOST_SEQUENCES)
     return found if found != MOST_SEQUENCES else None
+
+
+def least_memory(fitting: Fitting, context: int) -> int | None:
+    """The least bytes per device in which the asked sequences of `context` tokens fit; None where no memory is enough."""
+
+    def short(memory: int) -> bool:
+        return not replace(fitting, memory=memory).admits(context, fitting.workload.sequences)
+
+    planned = fitting.plan(replace(fitting.workload, context=context)).per_device
+    if not short(planned):  # an engine may start with less than it would fill
+        return (last_that(lambda memory: short(memory - 1), planned) or 0) if planned else 0
+    missing = last_that(lambda more: short(planned + more - 1), MOST_MEMORY) or 0
+    return planned + missing if missing < MOST_MEMORY else None
 
 
 def last_that(holds: Callable[[int], bool], most: int) -> int | None:

@@ -198,6 +198,19 @@ def memory_budget(
     return MemoryBudget(gpu, total, fraction, held, likely, left(high), left(likely), left(low), sure)
 
 
+def utilization_for(engine: str, memory: MemoryBudget, needed: int) -> tuple[str, Fraction] | None:
+    """The engine's setting for its share, and the least in thousandths that leaves `needed` bytes under the likely overhead.
+
+    None where the engine has no such setting, or where not even the whole device is enough.
+    """
+    share = _SHARES[engine]
+    room = memory.memory - memory.weights - memory.overhead
+    if not share.setting or needed > room or not memory.memory:
+        return None
+    exact = Fraction(needed, room) if share.free and room else Fraction(needed + memory.weights + memory.overhead, memory.memory)
+    return share.setting, Fraction(math.ceil(exact * 1000), 1000)
+
+
 def _utilization(share: Share, request: Request, gpu: Gpu, given: float | None, sure: dict[str, str]) -> Fraction:
     if given is None and share.setting:
         given = get_engine(request.engine).read_args(request.workload.engine_args).get(share.setting)

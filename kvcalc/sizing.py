@@ -13,12 +13,13 @@ from kvcalc.errors import KvcalcError, UsageError
 from kvcalc.estimate import model_dict, workload_dict
 from kvcalc.fit import Budget, Fit, Remedy, fit, largest_context, most_sequences
 from kvcalc.hardware import gpus
-from kvcalc.memory_budget import MemoryBudget, memory_budget, without_share
+from kvcalc.memory_budget import MemoryBudget, memory_budget, utilization_for, without_share
 from kvcalc.sources import load
 from kvcalc.sources.weights import measured_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from fractions import Fraction
 
     from kvcalc.architecture import Architecture
     from kvcalc.request import Request
@@ -49,7 +50,11 @@ class DecodeBound:
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """A fit on a card: the answer under the likely overhead, the range under the others, and the bound."""
+    """A fit on a card: the answer under the likely overhead, the range under the others, and the bound.
+
+    smallest   how many of these devices hold the question
+    share      the engine's setting for its share of the device, and the least that leaves what is needed
+    """
 
     fit: Fit
     memory: MemoryBudget
@@ -57,6 +62,7 @@ class Sized:
     sequences_range: tuple[int | None, int | None]
     bound: DecodeBound | None
     smallest: int | None
+    share: tuple[str, Fraction] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The document `kvcalc.fit/1`, with what a card adds."""
@@ -65,6 +71,7 @@ class Sized:
             "max_sequences_range": list(self.sequences_range),
             "decode_bound": self.bound.to_dict() if self.bound else None,
             "smallest_devices": self.smallest,
+            "needed_utilization": None if self.share is None else {"setting": self.share[0], "value": float(self.share[1])},
         }
 
 
@@ -78,17 +85,27 @@ def size(request: Request, *, beyond: bool = False, **shares: Any) -> Sized:
     low, high = (_limits(architecture, asked, found.plan.context, kv, beyond=beyond) for kv in (memory.kv_low, memory.kv_high))
     settled = replace(request, workload=replace(request.workload, context=found.plan.context))
     enough = smallest(architecture, settled, shares)
+    share = None if found.needed is None else utilization_for(request.engine, memory, found.needed)
     if not found.fits:
-        found = replace(found, remedies=tuple(_with_cards(found, architecture, settled, enough, shares)))
-    return Sized(found, memory, (low[0], high[0]), (low[1], high[1]), decode_bound(architecture, found, memory), enough)
+        found = replace(found, remedies=tuple(_with_cards(found, architecture, settled, enough, share, memory, shares)))
+    bound = decode_bound(architecture, found, memory)
+    return Sized(found, memory, (low[0], high[0]), (low[1], high[1]), bound, enough, share)
 
 
 def _with_cards(
-    found: Fit, architecture: Architecture, request: Request, enough: int | None, shares: Mapping[str, Any]
+    found: Fit,
+    architecture: Architecture,
+    request: Request,
+    enough: int | None,
+    share: tuple[str, Fraction] | None,
+    memory: MemoryBudget,
+    shares: Mapping[str, Any],
 ) -> Iterator[Remedy]:
     """The remedies of `fit`, but with the weights spread over more devices, or narrower: then each leaves more for the cache."""
     yield from (remedy for remedy in found.remedies if remedy.setting != "tensor_parallel")
     devices = request.workload.devices
+    if share is not None:
+        yield Remedy("utilization", str(float(share[1])), f"{share[0]} {float(share[1]):g} instead of {float(memory.utilization):g}")
     if enough is not None and enough > devices:
         setting = "pipeline_parallel" if request.engine in BY_LAYERS else "tensor_parallel"
         yield Remedy(setting, enough, f"{enough} devices instead of {devices}")

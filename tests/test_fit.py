@@ -89,6 +89,33 @@ def test_a_context_of_minus_one_that_does_not_fit_at_all() -> None:
     assert (found.fits, found.max_context) == (False, None)
 
 
+@pytest.mark.parametrize(
+    ("engine", "needed"),
+    [
+        ("ideal", 131_072 * 8192 * 3),
+        ("llama.cpp", 131_072 * 8192 * 3),
+        # 512 blocks of 16 tokens for each, and the null block
+        ("vllm", 131_072 * 16 * (3 * 512 + 1)),
+        # nine tenths of it are the blocks
+        ("tensorrt-llm", -(-131_072 * 8192 * 3 * 10 // 9)),
+    ],
+)
+def test_the_least_memory_that_holds_the_question(engine: str, needed: int) -> None:
+    for memory in ("1GiB", "100GiB"):
+        assert asked(document(LLAMA), memory=memory, engine=engine, context=8192, sequences=3).needed == needed
+    assert asked(document(LLAMA), memory=needed, engine=engine, context=8192, sequences=3).fits
+    assert not asked(document(LLAMA), memory=needed - 1, engine=engine, context=8192, sequences=3).fits
+
+
+def test_what_keeps_nothing_needs_nothing() -> None:
+    assert asked(document({"kind": "none"}), memory=0, context=64).needed == 0
+
+
+def test_the_largest_that_fits_needs_what_it_takes_and_nothing_that_does_not() -> None:
+    assert asked(document(LLAMA), context=-1).needed == 10 * GIB
+    assert asked(document(LLAMA), memory=1000, context=-1).needed is None
+
+
 def test_remedies_are_tried_before_they_are_named() -> None:
     found = asked(document(LLAMA), engine="vllm", context=65536, sequences=2)
     assert [(remedy.setting, remedy.value) for remedy in found.remedies] == [

@@ -126,6 +126,34 @@ def test_a_remedy_on_a_card_moves_the_weights_too(
             assert size(parse_request({**question, "gpu": card, **ranks, setting: value})).fit.fits
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+def test_the_least_share_of_the_card_that_is_enough(engine: str) -> None:
+    question: dict[str, Any] = {"model": "llama-3.1-8b", "engine": engine, "gpu": "h100-80gb", "context": 8192, "sequences": 20}
+    found = size(parse_request(question))
+    assert found.fit.needed is not None
+    assert found.share is not None
+    setting, share = found.share
+    spent = found.memory.weights + found.memory.overhead
+    exact = (
+        Fraction(found.fit.needed, found.memory.memory - spent)
+        if engine == "tensorrt-llm"
+        else Fraction(found.fit.needed + spent, found.memory.memory)
+    )
+    assert 0 <= share - exact < Fraction(1, 1000)
+    assert size(parse_request({**question, "engine_args": {setting: float(share)}})).fit.fits
+    assert not size(parse_request({**question, "engine_args": {setting: float(share) - 0.002}})).fit.fits
+
+
+def test_more_of_the_card_is_a_remedy_where_there_is_more() -> None:
+    """20 x 8,192 tokens of 128 KiB, 16.06 GB of weights and 2.5 GiB of overhead on a card of 80 GB: 47 % of it."""
+    question: dict[str, Any] = {"model": "llama-3.1-8b", "engine": "vllm", "gpu": "h100-80gb", "context": 8192, "sequences": 20}
+    found = size(parse_request(question), utilization=0.4)
+    (remedy,) = (remedy for remedy in found.fit.remedies if remedy.setting == "utilization")
+    assert (remedy.value, remedy.text) == ("0.471", "gpu_memory_utilization 0.471 instead of 0.4")
+    assert size(parse_request({**question, "sequences": 2000})).share is None
+    assert size(parse_request({**question, "engine": "llama.cpp"})).share is None
+
+
 def test_weights_that_are_given_are_not_made_narrower() -> None:
     found = size(parse_request({"model": "llama-3.1-8b", "engine": "vllm", "gpu": "l4-24gb", "context": 131_072}), weights=16 * GIB)
     assert [remedy.setting for remedy in found.fit.remedies] == ["context", "tensor_parallel"]

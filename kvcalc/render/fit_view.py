@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.render.estimate_view import engine_name
 from kvcalc.render.view import Column, Facts, Table, Text, View
-from kvcalc.units import clean, show_bytes, show_tokens
+from kvcalc.units import clean, human, show_bytes, show_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +52,8 @@ def view(document: Mapping[str, Any]) -> View:
         ("longest context", f"{_range(document, 'max_context', ' tokens')}, {_sequences(document)}"),
         ("most sequences", f"{_range(document, 'max_sequences')} of {show_tokens(document['workload']['context'])} tokens"),
     ]
+    if document["needed"] is not None:
+        facts.append(("needed", _needed(document)))
     if document.get("smallest_devices"):
         facts.append(("enough", f"{document['smallest_devices']} of these devices"))
     capacity = document["capacity"]
@@ -82,6 +84,16 @@ def _headline(document: Mapping[str, Any]) -> str:
 def _sequences(document: Mapping[str, Any]) -> str:
     count = document["workload"]["sequences"]
     return f"{count:,} sequence{'s' if count != 1 else ''}"
+
+
+def _needed(document: Mapping[str, Any]) -> str:
+    """`8,592,031,744 B (8 GiB) per device, 2 GiB more than there is; gpu_memory_utilization 0.95 is enough`."""
+    needed, given = document["needed"], document["budget"]["kv_bytes_per_device"]
+    text = f"{show_bytes(needed)} per device"
+    if needed > given:
+        text += f", {human(needed - given)} more than there is"
+    share = document.get("needed_utilization")
+    return text if share is None else f"{text}; {share['setting']} {share['value']:g} is enough"
 
 
 def _range(document: Mapping[str, Any], key: str, unit: str = "") -> str:
