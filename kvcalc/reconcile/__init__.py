@@ -75,8 +75,8 @@ def reconcile(stream: BinaryIO, log: str, model: str | None = None) -> Reconcili
     if found is None:
         return Reconciliation(log, None, "", None, {}, (), ("no memory figure of a known engine was found",))
     architecture, note = _model(found, model)
-    notes = (note,) if note else ()
     rows = tuple(found.rows(architecture))
+    notes = (*((note,) if note else ()), *found.notes)
     return Reconciliation(log, found.engine, found.seen.version, architecture, dict(found.seen.settings), rows, notes)
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from kvcalc.architecture import Architecture
 
 _UNITS = {"GiB": GIB, "MiB": MIB, "GB": GIB, "MB": MIB, "KiB": 1024, "B": 1}
+#: Where no suspect closes a row.
+UNEXPLAINED = "none of the usual reasons explains it: compare model, settings and version"
 _NUMBER = re.compile(r"[0-9][0-9,]*(?:\.([0-9]+))?")
 
 
@@ -150,6 +152,11 @@ class Recogniser(ABC):
     def metadata(self) -> dict[str, Any]:
         """GGUF metadata that the log itself prints, if it does."""
         return {}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the rows has to know; complete once `rows` has run."""
+        return ()
 
     @abstractmethod
     def rows(self, architecture: Architecture) -> list[Row]:

@@ -2,34 +2,40 @@
 
 llama_context: n_ctx = 32768 · n_seq_max = 4 · kv_unified = true · n_ubatch = 512
 llama_kv_cache: size = 3072.00 MiB (131072 cells, 12 layers, 1/1 seqs), K (f16): 1536.00 MiB, V (f16): 1536.00 MiB
-llama_memory_recurrent: size = 301.50 MiB (4 cells, 48 layers, 4 seqs), R (f32): 13.50 MiB, S (f32): 288.00 MiB
+llama_memory_recurrent: size = 301.50 MiB (4 cells, 48 layers, 4 seqs 0 rs_seq), R (f32): 13.50 MiB, S (f32): 288.00 MiB
+llama_kv_cache: CUDA0 KV buffer size = 3072.00 MiB          a device's share, read where the sizes themselves are not printed
 llama_model_loader: - kv  10:  llama.block_count u32 = 32          the model itself, unless an array is shortened
+
+A server with a draft has two contexts, and each prints all of this; so does one that is started again.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvcalc.engines import get_engine
 from kvcalc.errors import KvcalcError
-from kvcalc.reconcile.base import Printed, Recogniser, Row, printed
+from kvcalc.reconcile.base import UNEXPLAINED, Printed, Recogniser, Row, printed
 from kvcalc.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kvcalc.architecture import Architecture
-    from kvcalc.plan import Plan
 
 _SIZE = re.compile(
-    r"llama_(kv_cache\w*|memory_recurrent|memory_hybrid\w*): +size = +([0-9.]+) (MiB) \( *([0-9]+) cells, +([0-9]+) layers,"
-    r" +([0-9]+)(?:/ *([0-9]+))? seqs\)(?:, K \((\w+)\): +[0-9.]+ MiB)?(?:, V \((\w+)\))?"
+    r"llama_(kv_cache\w*|memory_recurrent|memory_hybrid\w*): +size = +([0-9.]+) (MiB) \( *([0-9]+) cells, +([0-9]+) layers"
+    r"(?:, +([0-9]+)(?:/ *([0-9]+))? seqs(?: +([0-9]+) rs_seq)?)?\)(?:, K \((\w+)\): +[0-9.]+ MiB)?(?:, V \((\w+)\))?"
 )
-_OLD_TOTAL = re.compile(r"KV self size +=? *([0-9.]+) (MiB|MB), K \((\w+)\): +[0-9.]+ M(?:iB|B), V \((\w+)\)")
-_SETTING = re.compile(r"llama_context: +(n_ctx|n_batch|n_ubatch|n_seq_max|kv_unified|flash_attn) += +(\w+)")
-_OLD_SETTING = re.compile(r"llama_new_context_with_model: (n_ctx|n_batch|n_ubatch|flash_attn) += +(\w+)")
+_OLD_TOTAL = re.compile(r"(?i:KV self size) +=? *([0-9.]+) (MiB|MB)(?:, K \((\w+)\): +[0-9.]+ M(?:iB|B), V \((\w+)\))?")
+_BUFFER = re.compile(r"llama_(?:kv_cache|memory_recurrent)\w*: +\S.{0,60} (KV|RS) buffer size = +([0-9.]+) (MiB)")
+_SETTING = re.compile(
+    r"llama_(?:context|new_context_with_model|init_from_model): +(n_ctx|n_ctx_seq|n_batch|n_ubatch|n_seq_max|kv_unified|flash_attn) += +(\w+)"
+)
+_SHARE = re.compile(r"llama_context: n_ctx_(?:per_)?seq \(([0-9]+)\) <")
 _METADATA = re.compile(
     r"- kv +[0-9]+: +([A-Za-z0-9_.\-]{1,120}) +(u8|i8|u16|i16|u32|i32|u64|i64|f32|f64|bool|str|arr\[\w+,[0-9]+\]) += +(.{0,4000})"
 )
@@ -45,6 +51,46 @@ _FLASH = {"0": "off", "1": "on", "disabled": "off", "enabled": "on", "auto": "au
 _LONGEST_METADATA = 4096
 
 
+@dataclass(slots=True)
+class Context:
+    """What one context prints: its settings, and sizes by kind ("attention", "recurrent").
+
+    sizes      caches, as the engine sums them itself        buffers    the same by device
+    cells      of the longest cache: cells a stream, sequences, streams      share   n_ctx_seq
+    """
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    sizes: dict[str, list[Printed]] = field(default_factory=dict)
+    buffers: dict[str, list[Printed]] = field(default_factory=dict)
+    cells: tuple[int, int | None, int | None] = (0, None, None)
+    share: int | None = None
+
+    def total(self, kind: str) -> Printed | None:
+        """All caches of that kind, as precisely as they were printed."""
+        figures = self.sizes.get(kind) or self.buffers.get(kind)
+        if not figures:
+            return None
+        zero = Fraction(0)
+        return Printed(
+            sum((figure.value for figure in figures), zero), sum((figure.half for figure in figures), zero), "MiB", figures[0].line
+        )
+
+    def workload(self, **more: Any) -> Workload:
+        """The question that this context answers: as printed, else as the cells of its caches say."""
+        settings = dict(self.settings)
+        cells, sequences, streams = self.cells
+        if sequences:
+            settings.setdefault("parallel", sequences)
+        settings.setdefault("parallel", 1)
+        settings.setdefault("kv_unified", settings["parallel"] == 1 or streams == 1)
+        parts = 1 if settings["kv_unified"] else settings["parallel"]
+        if "ctx_size" not in settings and (cells or self.share):
+            settings["ctx_size"] = cells * (streams or 1) if cells else (self.share or 0) * parts
+        settings |= more
+        # The log prints the context in force for all slots; a unified cache prints the same for each of them.
+        return Workload(context=settings.get("ctx_size"), engine_args=settings)
+
+
 class LlamaCppLog(Recogniser):
     """llama.cpp, llama-server and what Ollama starts."""
 
@@ -54,14 +100,27 @@ class LlamaCppLog(Recogniser):
         b"llama_memory_",
         b"llama_context:",
         b"llama_new_context",
+        b"llama_init_from_model",
         b"KV self size",
+        b"kv self size",
         b"- kv ",
     )
 
     def __init__(self) -> None:
         super().__init__()
+        self._contexts = [Context()]
         self._metadata: dict[str, Any] = {}
         self._shortened = False
+        self._notes: list[str] = []
+
+    @property
+    def recognised(self) -> bool:
+        """A cache of some context was found."""
+        return bool(self._filled)
+
+    @property
+    def _filled(self) -> list[Context]:
+        return [context for context in self._contexts if context.sizes or context.buffers]
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -70,27 +129,50 @@ class LlamaCppLog(Recogniser):
 
     def feed(self, line: str, number: int) -> None:
         """Sizes, settings and metadata of one line."""
-        size, old = _SIZE.search(line), _OLD_TOTAL.search(line)
-        if size:
-            name = "recurrent" if "recurrent" in size[1] else "attention"
-            self.seen.add(name, printed(size[2], number, size[3]))
-            self._types(size[8], size[9])
-        elif old:
-            self.seen.add("attention", printed(old[1], number, old[2]))
-            self._types(old[3], old[4])
-        setting = _SETTING.search(line) or _OLD_SETTING.search(line)
+        setting, share = _SETTING.search(line), _SHARE.search(line)
         if setting:
             self._setting(setting[1], setting[2])
+        if share:
+            self._setting("n_ctx_seq", share[1])
+        self._size(line, number)
         entry = _METADATA.search(line)
-        if entry and len(self._metadata) < _LONGEST_METADATA:
+        if entry and len(self._metadata) < _LONGEST_METADATA and not self._filled:  # a draft's or a projector's comes after it
             self._entry(entry[1], entry[2], entry[3].strip())
+
+    def _size(self, line: str, number: int) -> None:
+        size, old, buffer = _SIZE.search(line), _OLD_TOTAL.search(line), _BUFFER.search(line)
+        context = self._contexts[-1]
+        if size:
+            kind = "recurrent" if "recurrent" in size[1] else "attention"
+            context.sizes.setdefault(kind, []).append(printed(size[2], number, size[3]))
+            self._types(size[9], size[10])
+            counts = [int(text) if text else None for text in (size[4], size[6], size[7])]
+            if kind == "attention" and (counts[0] or 0) > context.cells[0]:
+                context.cells = (counts[0] or 0, counts[1], counts[2])
+            if size[8] and int(size[8]):
+                context.settings["n_rs_seq"] = int(size[8])
+        elif old:
+            context.sizes.setdefault("attention", []).append(printed(old[1], number, old[2]))
+            self._types(old[3], old[4])
+        elif buffer:
+            kind = "attention" if buffer[1] == "KV" else "recurrent"
+            context.buffers.setdefault(kind, []).append(printed(buffer[2], number, buffer[3]))
 
     def _types(self, key: str | None, value: str | None) -> None:
         for name, found in (("cache_type_k", key), ("cache_type_v", value)):
             if found:
-                self.seen.settings.setdefault(name, found.lower())
+                self._contexts[-1].settings.setdefault(name, found.lower())
 
     def _setting(self, name: str, text: str) -> None:
+        context = self._contexts[-1]
+        if context.sizes or context.buffers:
+            if name not in ("n_ctx", "n_seq_max"):
+                return  # said again, or said late
+            context = Context()
+            self._contexts.append(context)
+        if name == "n_ctx_seq":
+            context.share = int(text) if text.isdigit() else None
+            return
         if name == "flash_attn":
             value: Any = _FLASH.get(text.lower(), "auto")
         elif name == "kv_unified":
@@ -98,7 +180,7 @@ class LlamaCppLog(Recogniser):
         else:
             value = int(text) if text.isdigit() else None
         if value is not None:
-            self.seen.settings[_NAMES[name]] = value
+            context.settings[_NAMES[name]] = value
 
     def _entry(self, key: str, kind: str, text: str) -> None:
         if key.startswith("tokenizer."):
@@ -122,45 +204,67 @@ class LlamaCppLog(Recogniser):
             return
         self._metadata[key] = [item == "true" if item in ("true", "false") else int(item) for item in items]
 
-    def workload(self) -> Workload:
-        """The question that the log answers."""
-        settings = dict(self.seen.settings)
-        settings.setdefault("parallel", 1)
-        settings.setdefault("kv_unified", settings["parallel"] == 1)
-        # The log prints the context in force for all slots; a unified cache prints the same for each of them.
-        return Workload(context=settings.get("ctx_size"), engine_args=settings)
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which contexts were left out."""
+        return tuple(self._notes)
 
     def rows(self, architecture: Architecture) -> list[Row]:
-        """The attention caches together, the recurrent state, and both."""
-        plan = get_engine("llama.cpp").plan(architecture, self.workload())
-        return list(self._rows(architecture, plan))
+        """The attention caches together, and the recurrent state; of the first context, and of any other that is this model's too."""
+        first, *others = self._filled
+        self.seen.settings = dict(first.workload().engine_args)
+        found = list(_rows(architecture, first))
+        known = {(row.figure, row.logged) for row in found}
+        for context in others:
+            for more in ({}, {"mtp_context": True}):
+                try:
+                    again = list(_rows(architecture, context, **more))
+                except KvcalcError:
+                    continue
+                if all((row.figure, row.logged) in known for row in again):
+                    break
+                if all(row.within for row in again):
+                    label = "draft context: " if more else "another context: "
+                    found += [replace(row, figure=label + row.figure) for row in again]
+                    break
+            else:
+                self._notes.append("another context was left out: its figures are not this model's (a draft model?)")
+        return found
 
-    def _rows(self, architecture: Architecture, plan: Plan) -> Iterator[Row]:
-        sums = {"recurrent": 0, "attention": 0}
-        for line in plan.lines:
-            sums["recurrent" if line.format == "fp32" and line.fixed else "attention"] += line.bytes
-        for name, label in (("attention", "KV cache"), ("recurrent", "recurrent state")):
-            figures = self.seen.figures.get(name, [])
-            if not figures:
-                continue
-            total = Printed(sum((figure.value for figure in figures), Fraction(0)), sum((figure.half for figure in figures), Fraction(0)))
-            expected = Fraction(sums[name])
-            within = total.holds(expected, expected)
-            reason = "" if within else self._reason(architecture, name, total)
-            yield Row(label, "bytes", figures[0].line, total.value, expected, expected, within, reason)
 
-    def _reason(self, architecture: Architecture, name: str, total: Printed) -> str:
-        for text, more in _SUSPECTS:
-            changed = self.workload()
-            args = {**changed.engine_args, **more}
-            try:
-                plan = get_engine("llama.cpp").plan(architecture, Workload(context=changed.context, engine_args=args))
-            except KvcalcError:
-                continue
-            size = sum(line.bytes for line in plan.lines if (line.format == "fp32" and line.fixed) == (name == "recurrent"))
-            if total.holds(size, size):
-                return text
-        return "none of the usual reasons explains it: compare model, settings and version"
+def _rows(architecture: Architecture, context: Context, **more: Any) -> Iterator[Row]:
+    sums = _sums(architecture, context.workload(**more))
+    for kind, label in (("attention", "KV cache"), ("recurrent", "recurrent state")):
+        total = context.total(kind)
+        if total is None:
+            continue
+        expected = Fraction(sums[kind])
+        within = total.holds(expected, expected)
+        reason = "" if within else _reason(architecture, context, kind, total)
+        yield Row(label, "bytes", total.line, total.value, expected, expected, within, reason)
+
+
+def _sums(architecture: Architecture, asked: Workload) -> dict[str, int]:
+    """Bytes of attention caches and of recurrent state."""
+    sums = {"attention": 0, "recurrent": 0}
+    for line in get_engine("llama.cpp").plan(architecture, asked).lines:
+        sums["recurrent" if line.format == "fp32" and line.fixed else "attention"] += line.bytes
+    return sums
+
+
+def _reason(architecture: Architecture, context: Context, kind: str, total: Printed) -> str:
+    for text, more in _SUSPECTS:
+        try:
+            size = _sums(architecture, context.workload(**more))[kind]
+        except KvcalcError:
+            continue
+        if total.holds(size, size):
+            return text
+    return UNEXPLAINED
+
+
+def _types_of(name: str) -> dict[str, Any]:
+    return {"cache_type_k": name, "cache_type_v": name}
 
 
 #: What usually differs between the log and what was asked.
@@ -171,9 +275,15 @@ _SUSPECTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("four separate slots", {"parallel": 4, "kv_unified": False}),
     ("a micro batch of 2,048 (-ub 2048)", {"ubatch_size": 2048}),
     ("a micro batch of 1,024 (-ub 1024)", {"ubatch_size": 1024}),
-    ("the cache was kept in f16", {"cache_type_k": "f16", "cache_type_v": "f16"}),
-    ("the cache was kept in q8_0", {"cache_type_k": "q8_0", "cache_type_v": "q8_0"}),
-    ("rollback rows for three draft tokens", {"n_rs_seq": 3}),
+    ("the cache was kept in f16", _types_of("f16")),
+    ("the cache was kept in q8_0", _types_of("q8_0")),
+    ("the cache was kept in q4_0", _types_of("q4_0")),
+    ("the draft context of multi-token prediction", {"mtp_context": True}),
+    *((f"rollback rows for {count} draft token{'s' if count > 1 else ''}", {"n_rs_seq": count}) for count in range(1, 9)),
+    *(
+        (f"rollback rows for {count} draft token{'s' if count > 1 else ''} in each of four slots", {"n_rs_seq": count, "parallel": 4})
+        for count in range(1, 9)
+    ),
 )
 
 

@@ -1,0 +1,160 @@
+"""Logs as people paste them: lines of every release's form, a few of many, with settings that nobody printed.
+
+The figures are those of public start-up logs; each test says whose.
+"""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from kvcalc.reconcile import Reconciliation, reconcile
+
+
+def read(text: str, model: str | None = None) -> Reconciliation:
+    return reconcile(io.BytesIO(text.encode()), "server.log", model)
+
+
+def closes(found: Reconciliation) -> list[str]:
+    """The figures of a log that agrees as a whole."""
+    assert found.exit_code == 0, list(found.rows)
+    return [row.figure for row in found.rows]
+
+
+# --- llama.cpp -------------------------------------------------------------------------------------------------------------------
+
+
+def test_llama_cpp_context_and_slots_are_read_from_the_cells() -> None:
+    """Qwen3.5-9B on llama-server, -c 135168 with its four slots; Qwen3.6-27B in q8_0 (public benchmark notes, 2026-05)."""
+    found = read(
+        "llama_kv_cache: size = 4224.00 MiB (135168 cells,   8 layers,  4/1 seqs), K (f16): 2112.00 MiB, V (f16): 2112.00 MiB\n"
+        "llama_memory_recurrent: size =  201.00 MiB (     4 cells,  32 layers,  4 seqs), R (f32):    9.00 MiB, S (f32):  192.00 MiB\n",
+        "qwen3.5-9b",
+    )
+    assert closes(found) == ["KV cache", "recurrent state"]
+    assert found.settings["ctx_size"] == 135_168
+    assert (found.settings["parallel"], found.settings["kv_unified"]) == (4, True)
+    assert closes(
+        read(
+            "llama_kv_cache: size = 4352.00 MiB (131072 cells,  16 layers,  4/1 seqs), K (q8_0): 2176.00 MiB, V (q8_0): 2176.00 MiB\n"
+            "llama_memory_recurrent: size =  598.50 MiB (     4 cells,  65 layers,  4 seqs), R (f32):   22.50 MiB, S (f32):  576.00 MiB\n",
+            "qwen3.6-27b",
+        )
+    )
+
+
+def test_llama_cpp_cells_are_those_of_one_stream() -> None:
+    """Separate slots: four streams of 2,048 cells are a context of 8,192 (worked: 32 x 2 x 1,024 x 2 B x 8,192)."""
+    found = read(
+        "llama_kv_cache: size = 1024.00 MiB (  2048 cells,  32 layers,  4/4 seqs), K (f16): 512.00 MiB, V (f16): 512.00 MiB\n",
+        "llama-3.1-8b",
+    )
+    assert closes(found)
+    assert (found.settings["ctx_size"], found.settings["kv_unified"]) == (8192, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "model"),
+    [
+        # b4000s to b5000s: no sequences yet, or no streams (Mistral 7B, Phi-3-mini; public logs of 2025)
+        ("llama_kv_cache_unified: size = 1024.00 MiB (  8192 cells,  32 layers), K (f16):  512.00 MiB, V (f16):  512.00 MiB", "mistral-7b-v0.3"),
+        ("llama_kv_cache_unified: size = 1536.00 MiB (  4096 cells,  32 layers,  1 seqs), K (f16): 768.00 MiB, V (f16): 768.00 MiB", "phi-3-mini-4k"),
+        # Llama-3.1-405B over RPC, 2025-08
+        ("llama_kv_cache_unified: size = 2016.00 MiB (  4096 cells, 126 layers,  1/ 1 seqs), K (f16): 1008.00 MiB, V (f16): 1008.00 MiB", "llama-3.1-405b"),
+        # before 2024: no types (worked: Llama-2-7B at 512, 32 x 2 x 4,096 x 2 B x 512)
+        ("llama_new_context_with_model: n_ctx      = 512\nllama_new_context_with_model: kv self size  =  256.00 MB", "llama-2-7b"),
+        # early 2025 (worked, the same)
+        ("llama_init_from_model: n_ctx = 512\nllama_init_from_model: KV self size  =  256.00 MiB, K (f16):  128.00 MiB, V (f16):  128.00 MiB", "llama-2-7b"),
+        # no context printed but its warning
+        ("llama_context: n_ctx_per_seq (4096) < n_ctx_train (131072) -- the full\nllama_kv_cache: CPU KV buffer size = 512.00 MiB", "llama-3.1-8b"),
+    ],
+)  # fmt: skip
+def test_llama_cpp_forms_of_every_age(text: str, model: str) -> None:
+    assert closes(read(text, model)) == ["KV cache"]
+
+
+def test_llama_cpp_device_buffers_stand_for_a_size_that_is_not_printed() -> None:
+    """Qwen3.5-9B over CPU and Vulkan, -c 8192 (public log, 2026-08): the size of the cache itself is a debug line there."""
+    log = (
+        "0.27.252.200 I llama_context: n_ctx         = 8192\n"
+        "0.27.253.065 I llama_kv_cache:        CPU KV buffer size =    96.00 MiB\n"
+        "0.27.302.186 I llama_kv_cache:    Vulkan1 KV buffer size =   160.00 MiB\n"
+        "0.27.795.572 I llama_memory_recurrent:        CPU RS buffer size =    20.94 MiB\n"
+        "0.27.840.222 I llama_memory_recurrent:    Vulkan1 RS buffer size =    29.31 MiB\n"
+    )
+    assert closes(read(log, "qwen3.5-9b")) == ["KV cache", "recurrent state"]
+    size = "llama_memory_recurrent: size =   50.25 MiB (     1 cells,  32 layers,  1 seqs  0 rs_seq), R (f32):    2.25 MiB, S (f32):   48.00 MiB\n"
+    assert closes(read(log + size, "qwen3.5-9b")) == ["KV cache", "recurrent state"]  # said twice, counted once
+
+
+def test_llama_cpp_rollback_rows_are_printed_since_2026() -> None:
+    """Qwen3.8-27B with two draft tokens (public log, 2026-08): three rows of state a slot."""
+    log = (
+        "llama_context: n_ctx_seq (8192) < n_ctx_train (262144) -- the full capacity of the model will not be utilized\n"
+        "llama_kv_cache:    Vulkan0 KV buffer size =   512.00 MiB\n"
+        "llama_memory_recurrent: size =  448.88 MiB (     1 cells,  64 layers,  1 seqs  2 rs_seq), R (f32):   16.88 MiB, S (f32):  432.00 MiB\n"
+    )
+    found = read(log, "qwen3.6-27b")  # the same dimensions
+    assert closes(found) == ["KV cache", "recurrent state"]
+    assert found.settings["n_rs_seq"] == 2
+    hidden = read(log.replace("  2 rs_seq", ""), "qwen3.6-27b")
+    assert hidden.rows[1].reason == "rollback rows for 2 draft tokens"
+
+
+def test_llama_cpp_bindings_keep_windows_whole() -> None:
+    """Gemma-4-E4B through bindings that leave swa_full unset (public log, 2026-06): 32,768 cells in the window cache too."""
+    found = read(
+        "llama_kv_cache: size =  512.00 MiB ( 32768 cells,   4 layers,  1/1 seqs), K (f16):  256.00 MiB, V (f16):  256.00 MiB\n"
+        "llama_kv_cache: size = 1280.00 MiB ( 32768 cells,  20 layers,  1/1 seqs), K (f16):  640.00 MiB, V (f16):  640.00 MiB\n",
+        "gemma-4-e4b",
+    )
+    assert found.rows[0].reason == "windows were not honoured (--swa-full)"
+
+
+KV_512 = "llama_kv_cache: size =  512.00 MiB (  4096 cells,  32 layers,  1/1 seqs), K (f16):  256.00 MiB, V (f16):  256.00 MiB\n"
+
+
+def context(tokens: int) -> str:
+    return f"llama_context: n_seq_max     = 1\nllama_context: n_ctx         = {tokens}\n"
+
+
+def test_llama_cpp_a_second_context_is_not_added_to_the_first() -> None:
+    twice = read(context(4096) + KV_512 + context(4096) + KV_512, "llama-3.1-8b")  # started again
+    assert closes(twice) == ["KV cache"]
+    other = read(context(4096) + KV_512 + context(2048) + KV_512.replace("512.00", "256.00").replace("4096", "2048"), "llama-3.1-8b")
+    assert closes(other) == ["KV cache", "another context: KV cache"]
+    draft = "llama_kv_cache: size =  28.00 MiB (  4096 cells,  28 layers,  1/1 seqs), K (f16):  14.00 MiB, V (f16):  14.00 MiB\n"
+    drafted = read(context(4096) + KV_512 + context(4096) + draft, "llama-3.1-8b")
+    assert closes(drafted) == ["KV cache"]
+    assert drafted.notes == ("another context was left out: its figures are not this model's (a draft model?)",)
+
+
+def test_llama_cpp_a_draft_of_the_model_itself_is_recognised() -> None:
+    """Qwen3.6-27B and its one layer of multi-token prediction: 4 x 256 x 2 x 2 B x 8,192 cells (worked)."""
+    log = (
+        context(8192)
+        + "llama_kv_cache: size =  512.00 MiB (  8192 cells,  16 layers,  1/1 seqs), K (f16):  256.00 MiB, V (f16):  256.00 MiB\n"
+        + context(8192)
+        + "llama_kv_cache: size =   32.00 MiB (  8192 cells,   1 layers,  1/1 seqs), K (f16):   16.00 MiB, V (f16):   16.00 MiB\n"
+    )
+    assert closes(read(log, "qwen3.6-27b")) == ["KV cache", "draft context: KV cache"]
+
+
+def test_llama_cpp_the_first_metadata_is_the_models() -> None:
+    """A projector and a draft print metadata too, after the model's caches or its own."""
+    model = "".join(
+        f"llama_model_loader: - kv {number}: {key} {kind} = {value}\n"
+        for number, (key, kind, value) in enumerate(
+            [
+                ("general.architecture", "str", "llama"),
+                ("llama.block_count", "u32", "32"),
+                ("llama.embedding_length", "u32", "4096"),
+                ("llama.attention.head_count", "u32", "32"),
+                ("llama.attention.head_count_kv", "u32", "8"),
+                ("llama.context_length", "u32", "8192"),
+            ]
+        )
+    )
+    draft = model.replace("u32 = 32\n", "u32 = 16\n")
+    assert closes(read(model + context(4096) + KV_512 + draft)) == ["KV cache"]
