@@ -24,7 +24,7 @@ def batch(
 ) -> int:
     """Many questions in one process, as JSON Lines.
 
-    JSON Lines in, JSON Lines out, in the same order. A line is {"command": "estimate", "model": "llama-2-7b", "context": 131072, …}; its answer is {"id", "ok", "result" or "error"}.
+    JSON Lines in, JSON Lines out, in the same order. A line is {"command": "estimate", "model": "llama-2-7b", "context": 131072}; its answer is {"id", "ok", "result" or "error"}.
     The exit code is 0 if every line was answered, else 3.
     """
     if file == "-":

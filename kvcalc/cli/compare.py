@@ -29,10 +29,10 @@ def compare(
     *,
     techniques: Annotated[
         str | None,
-        typer.Option("--techniques", "-t", metavar="LIST", help="gqa,mla,gqa+swa:window=1024:ratio=5-1,fp8,… [the usual ones]"),
+        typer.Option("--techniques", "-t", metavar="LIST", help="Such as gqa,mla,gqa+swa:window=1024:ratio=5-1,fp8. [the usual ones]"),
     ] = None,
     engines: Annotated[
-        str | None, typer.Option("--engines", metavar="LIST", help="One MODEL on these engines: all, or vllm,sglang,…")
+        str | None, typer.Option("--engines", metavar="LIST", help="One MODEL on these engines: all, or such as vllm,sglang.")
     ] = None,
     ctx: options.Context = None,
     sequences: options.Sequences = "1",

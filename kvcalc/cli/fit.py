@@ -26,7 +26,9 @@ Examples:
 
 Memory = Annotated[str | None, typer.Option("--memory", metavar="SIZE", help="Memory of a device that is not in the catalogue.")]
 Weights = Annotated[str | None, typer.Option("--weights", metavar="SIZE", help="Weights, all devices together.")]
-WeightDtype = Annotated[str | None, typer.Option("--weight-dtype", metavar="FORMAT", help="Type of the weights: bf16, fp8, q4_k_m, …")]
+WeightDtype = Annotated[
+    str | None, typer.Option("--weight-dtype", metavar="FORMAT", help="Type of the weights, such as bf16, fp8 or q4_k_m. [the config's]")
+]
 Overhead = Annotated[str | None, typer.Option("--overhead", metavar="SIZE", help="What the engine keeps besides, per device.")]
 Utilization = Annotated[str | None, typer.Option("--utilization", metavar="FRACTION", help="Share of the memory that the engine takes.")]
 
@@ -46,7 +48,12 @@ def fit(
     ctx: options.Context = None,
     sequences: options.Sequences = "1",
     lengths: Annotated[
-        str | None, typer.Option("--lengths", metavar="FILE|LIST|lognormal:…", help="Requests of different lengths instead of --ctx.")
+        str | None,
+        typer.Option(
+            "--lengths",
+            metavar="LENGTHS",
+            help="Requests of different lengths instead of --ctx: a FILE, a list, or lognormal:mean=2k:p99=16k.",
+        ),
     ] = None,
     beyond: Annotated[bool, typer.Option("--beyond", help="Do not stop at the model's maximum context.")] = False,
     require: Annotated[bool, typer.Option("--require", help="Exit 1 if it does not fit.")] = False,

@@ -40,7 +40,9 @@ _NOTHING: dict[str, Any] = {"model": None, "workload": None, "engine": None, "kv
 def list_(
     text: Annotated[str | None, typer.Argument(metavar="TEXT", help="In the id, the name, the repository or the family.")] = None,
     *,
-    technique: Annotated[str | None, typer.Option("--technique", metavar="NAME", help="mha, gqa, mqa, mla, swa, dsa, deltanet, …")] = None,
+    technique: Annotated[
+        str | None, typer.Option("--technique", metavar="NAME", help="Such as mha, gqa, mqa, mla, swa, dsa or deltanet.")
+    ] = None,
     family: Annotated[str | None, typer.Option("--family", metavar="NAME", help="The model_type, or its beginning.")] = None,
     format_: options.Format = None,
     output: options.OutputFile = None,

@@ -25,7 +25,9 @@ Context = Annotated[
     str | None, typer.Option("--ctx", "-c", metavar="TOKENS", help="Tokens per sequence: 4096, 32k, 1m. [the model's maximum]")
 ]
 Sequences = Annotated[str, typer.Option("--sequences", "-n", "--batch", metavar="COUNT", help="Sequences held at once.")]
-KvDtype = Annotated[str, typer.Option("--kv-dtype", metavar="FORMAT", help="Storage format: bf16, fp8, q8_0, … or K/V apart: q8_0/q4_0.")]
+KvDtype = Annotated[
+    str, typer.Option("--kv-dtype", metavar="FORMAT", help="Storage format, such as bf16, fp8 or q8_0; K/V apart: q8_0/q4_0.")
+]
 Engine = Annotated[
     str, typer.Option("--engine", "-e", metavar="ENGINE", help="ideal, transformers, vllm, sglang, llama.cpp, ollama, tensorrt-llm.")
 ]

@@ -35,7 +35,7 @@ def plot(
     from_: Annotated[str | None, typer.Option("--from", metavar="TOKENS", help="Where the chart begins. [1k]")] = None,
     linear: Annotated[bool, typer.Option("--linear", help="Linear axes instead of logarithmic ones.")] = False,
     techniques: Annotated[
-        str | None, typer.Option("--techniques", "-t", metavar="LIST", help="A line for each what-if besides: gqa,mla,gqa+swa,fp8,…")
+        str | None, typer.Option("--techniques", "-t", metavar="LIST", help="A line for each what-if besides, such as gqa,mla,gqa+swa,fp8.")
     ] = None,
     engine: Annotated[
         list[str] | None, typer.Option("--engine", "-e", metavar="ENGINE", help="A line for each engine; repeatable. [ideal]")

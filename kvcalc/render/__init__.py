@@ -48,11 +48,11 @@ def emit(
 
     view = tidy(view_of(document))
     text = _text(view, name, output)
-    headline, newline, rest = text.partition("\n")
     if output is None and name in ("table", "plain"):
-        write(headline + newline)
+        headline, gap, rest = text.partition("\n\n")  # on a narrow terminal the headline takes several lines
+        write(headline + "\n" if gap else headline)
         _say_notes(view)
-        write(rest)
+        write("\n" + rest if gap else "")
         return
     write(text, output)
     if name not in ("markdown", "html"):

@@ -35,15 +35,16 @@ def render(view: View) -> str:
 
 
 def _block(block: Table | Facts | Text) -> str:
+    caption = f"<caption>{escape(block.title)}</caption>" if block.title else ""
     if isinstance(block, Text):
         title = f"<h2>{escape(block.title)}</h2>" if block.title else ""
         return title + "<pre>" + escape("\n".join(block.lines)) + "</pre>"
     if isinstance(block, Facts):
-        return "<table>" + "".join(f"<tr><th>{escape(label)}</th><td>{escape(value)}</td></tr>" for label, value in block.rows) + "</table>"
+        rows = "".join(f"<tr><th>{escape(label)}</th><td>{escape(value)}</td></tr>" for label, value in block.rows)
+        return f"<table>{caption}{rows}</table>"
     marks = [' class="n"' if column.kind in NUMBERS else "" for column in block.columns]
     head = "".join(f"<th{mark}>{escape(column.title)}</th>" for column, mark in zip(block.columns, marks, strict=True))
     rows = "".join(
         "<tr>" + "".join(f"<td{mark}>{escape(text)}</td>" for text, mark in zip(row, marks, strict=True)) + "</tr>" for row in cells(block)
     )
-    caption = f"<caption>{escape(block.title)}</caption>" if block.title else ""
     return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"

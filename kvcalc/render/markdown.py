@@ -25,11 +25,11 @@ def render(view: View) -> str:
 
 
 def _block(block: Table | Facts | Text) -> str:
-    title = f"**{_escape(block.title)}**\n\n" if not isinstance(block, Facts) and block.title else ""
+    title = f"**{_escape(block.title)}**\n\n" if block.title else ""
     if isinstance(block, Text):
         return title + "\n".join(["```text", *block.lines, "```"])
     if isinstance(block, Facts):
-        return "\n".join(f"- {_escape(label)}: {_escape(value)}" for label, value in block.rows)
+        return title + "\n".join(f"- {_escape(label)}: {_escape(value)}" for label, value in block.rows)
     lines = [
         [_escape(column.title) for column in block.columns],
         ["---:" if column.kind in NUMBERS else "---" for column in block.columns],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import stat
@@ -19,17 +20,55 @@ if TYPE_CHECKING:
 
 #: Long enough for any sentence of ours, short enough that hostile input cannot flood a terminal.
 _LONGEST_SENTENCE = 1000
+#: The signs that kvcalc itself writes, for streams whose encoding does not have them.
+_IN_ASCII = {
+    ord(sign): plain
+    for sign, plain in {
+        "─": "-",
+        "│": "|",
+        "█": "#",
+        "…": "...",
+        "·": "|",
+        "→": "->",
+        "≤": "<=",
+        "≥": ">=",
+        "⌈": "ceil(",
+        "⌉": ")",
+        "²": "^2",
+        "³": "^3",
+        "ᵀ": "^T",
+        "Σ": "sum",
+        "√": "sqrt",
+        "∘": "o",
+        "α": "alpha",
+        "β": "beta",
+        "γ": "gamma",
+        "Δ": "delta",
+    }.items()
+}
+_HANDLER = "kvcalc.plain"
 
 
 def tolerate_any_text() -> None:
-    """Make streams escape what their encoding cannot hold, instead of failing on it."""
+    """Make streams write in ASCII what their encoding cannot hold, and escape what has no such form, instead of failing on it."""
+    codecs.register_error(_HANDLER, _in_ascii)
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
+            reconfigure(errors=_HANDLER)
     reconfigure = getattr(sys.stdin, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(encoding="utf-8", errors="surrogateescape")
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
+    """The error handler behind `tolerate_any_text`; what stands at the fault is written by itself, what follows is tried again."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    sign = error.object[error.start]
+    if ord(sign) in _IN_ASCII:
+        return _IN_ASCII[ord(sign)], error.start + 1
+    return codecs.backslashreplace_errors(UnicodeEncodeError(error.encoding, sign, 0, 1, error.reason))[0], error.start + 1
 
 
 def write(text: str, file: str | None = None) -> None:
@@ -60,13 +99,29 @@ def _to_stdout(put: Callable[[], object]) -> None:
 
 
 def say(lines: Iterable[str]) -> None:
-    """Notes and warnings, each a line on stderr."""
+    """Notes and warnings on stderr: each a line, and on a terminal as many as its width needs, broken between words."""
+    width = _width_of_stderr()
     try:
         for line in lines:
-            sys.stderr.write(line + "\n")
+            sys.stderr.write((line if width is None or len(line) <= width else _wrapped(line, width)) + "\n")
         sys.stderr.flush()
     except OSError:
         _discard(sys.stderr)
+
+
+def _width_of_stderr() -> int | None:
+    """None where stderr is no terminal: a log has a note a line."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns
+
+
+def _wrapped(line: str, width: int) -> str:
+    import textwrap
+
+    return textwrap.fill(line, max(width, 20), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def write_error(error: KvcalcError, *, as_json: bool) -> None:

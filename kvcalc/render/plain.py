@@ -11,7 +11,7 @@ from kvcalc.render.view import NUMBERS, Facts, Table, Text
 if TYPE_CHECKING:
     from kvcalc.render.view import View
 
-_GAP = 2
+GAP = 2
 
 
 def render(view: View, width: int | None = None) -> str:
@@ -22,18 +22,17 @@ def render(view: View, width: int | None = None) -> str:
 
 
 def _block(block: Table | Facts | Text, width: int | None) -> list[str]:
+    title = [block.title] if block.title else []
     if isinstance(block, Facts):
-        return facts(block.rows, width)
-    if isinstance(block, Text):
-        return [*([block.title] if block.title else []), *block.lines]
-    return [*([block.title] if block.title else []), *_table(block, width)]
+        return [*title, *facts(block.rows, width)]
+    return [*title, *(block.lines if isinstance(block, Text) else _table(block, width))]
 
 
 def facts(rows: tuple[tuple[str, str], ...] | list[tuple[str, str]], width: int | None) -> list[str]:
     """Labels and values in two columns; a value that is too long goes on below itself."""
     if not rows:
         return []
-    margin = max(len(label) for label, _ in rows) + _GAP
+    margin = max(len(label) for label, _ in rows) + GAP
     lines: list[str] = []
     for label, value in rows:
         wrapped = wrap(value, None if width is None else width - margin)
@@ -52,11 +51,11 @@ def wrap(text: str, width: int | None) -> list[str]:
 def _table(table: Table, width: int | None) -> list[str]:
     if not table.rows:
         return ["(none)"]
-    fitting, _ = narrowed(table, width, _GAP)
+    fitting, _ = narrowed(table, width, GAP)
     if fitting is None:
         return stacked(table, width)
     texts = cells(fitting)
-    needs = squeezed(fitting, texts, width, _GAP)
+    needs = squeezed(fitting, texts, width, GAP)
     lines = [_row(fitting, [column.title for column in fitting.columns], needs)]
     for row in texts:
         wrapped = [
@@ -88,7 +87,7 @@ def squeezed(table: Table, texts: list[list[str]], width: int | None, gap: int) 
 
 
 def _row(table: Table, texts: list[str], needs: list[int]) -> str:
-    return (" " * _GAP).join(
+    return (" " * GAP).join(
         f"{text:>{need}}" if column.kind in NUMBERS else f"{text:<{need}}"
         for column, text, need in zip(table.columns, texts, needs, strict=True)
     )

@@ -3,7 +3,8 @@
     logarithmic   ticks at powers of two, so far apart that at most MOST_TICKS are written
     linear        ticks at multiples of a power of two of the unit
 
-Sizes are written in one unit, the largest that the largest size fills; floats begin here, after the last byte is counted.
+Sizes are written in one unit, the largest that the largest size fills, and each in its own where a logarithmic axis goes below
+1 of it; floats begin here, after the last byte is counted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.units import GIB, KIB, MIB
+from kvcalc.units import GIB, KIB, MIB, human
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -67,6 +68,8 @@ def _around(sizes: list[int], linear: bool, title: str) -> Axis:
     """An axis that begins and ends with a tick."""
     name, unit = unit_of(max(sizes))
     ticks = _multiples(unit, 0, max(sizes), beyond=True) if linear else _powers(min(sizes), max(sizes))
+    if not linear and ticks[0] < unit:
+        return Axis(ticks[0], ticks[-1], linear, tuple((tick, human(tick)) for tick in ticks), title)
     labels = tuple((tick, _exact(Fraction(tick, unit))) for tick in ticks)
     return Axis(ticks[0], ticks[-1], linear, labels, f"{title}, {name}")
 

@@ -38,9 +38,9 @@ def _table(document: Mapping[str, Any]) -> Table:
     by_line = [{point["context"]: point[figure] for point in entry["points"]} for entry in series]
     columns = (
         Column("context", "tokens", "count"),
-        *(Column(name(entry), name(entry), "bytes", place) for place, entry in enumerate(series)),
+        *(Column(f"{place}", name(entry), "bytes") for place, entry in enumerate(series)),
     )
-    return Table(columns, tuple((context, *(sizes.get(context) for sizes in by_line)) for context in sorted(shown)))
+    return Table(columns, tuple((context, *(sizes.get(context) for sizes in by_line)) for context in sorted(shown)), alike=True)
 
 
 def _points(document: Mapping[str, Any]) -> Table:

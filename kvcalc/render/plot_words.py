@@ -23,10 +23,10 @@ def headline(document: Mapping[str, Any]) -> str:
 
 
 def title(document: Mapping[str, Any]) -> str:
-    """What all lines have in common: `KV cache of gpt-oss-20b under vllm, 16 sequences`."""
+    """What all lines have in common: `KV cache of gpt-oss-20b under vllm, 16 sequences`; a geometry that is no model has no name."""
     model, workload = document["model"], document["workload"]
     engines = {entry["engine"]["name"] for entry in document["series"]}
-    text = "KV cache" + (f" of {clean(model['id'], _LONGEST_NAME)}" if model else "")
+    text = "KV cache" + (f" of {clean(model['id'], _LONGEST_NAME)}" if model and model["source"] else "")
     text += f" under {engines.pop()}" if len(engines) == 1 and engines != {"ideal"} else ""
     parts = [text, document["kv_dtype"] or ""]
     for key, unit in (("sequences", "sequences"), ("tensor_parallel", "x tensor parallel"), ("pipeline_parallel", "x pipeline parallel")):

@@ -13,15 +13,14 @@ from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
 from kvcalc.render import plain
-from kvcalc.render.layout import cells, narrowed
+from kvcalc.render.layout import cells, narrowed, parted
 from kvcalc.render.view import NUMBERS, Facts, Table, Text
 
 if TYPE_CHECKING:
     from kvcalc.render.view import Column, View
 
-#: Rich pads a cell by one on both sides, and the box puts one more between two columns.
-_GAP = 3
-_MARGIN = 2
+#: Rich pads a cell by one on its right, and the box puts one more between two columns.
+_GAP = 2
 #: Wide enough for anything: what fits is settled before Rich draws.
 _NO_TERMINAL = 100_000
 
@@ -43,8 +42,11 @@ def render(view: View, *, to_terminal: bool) -> str:
         emoji=False,
         safe_box=True,
     )
-    figure, _, rest = view.headline.partition(" for ")
+    first, *others = plain.wrap(view.headline, width)
+    figure, _, rest = first.partition(" for ")
     console.print(RichText.assemble((figure, "bold"), f" for {rest}" if rest else ""))
+    for line in others:
+        console.print(line)
     for block in view.blocks:
         console.print()
         _print(console, block, width)
@@ -52,17 +54,23 @@ def render(view: View, *, to_terminal: bool) -> str:
 
 
 def _print(console: Console, block: Table | Facts | Text, width: int | None) -> None:
-    if isinstance(block, Facts):
-        for line in plain.facts(block.rows, width):
-            console.print(line)
-        return
     for line in plain.wrap(block.title, width) if block.title else ():
         console.print(RichText(line, "bold"))
-    if isinstance(block, Text):
-        for line in block.lines:
+    if not isinstance(block, Table):
+        for line in plain.facts(block.rows, width) if isinstance(block, Facts) else block.lines:
             console.print(line)
         return
-    fitting, left = narrowed(block, width, _GAP, _MARGIN)
+    if block.alike and width is not None:
+        for place, part in enumerate(parted(block, width, _GAP)):
+            console.print("\n" * (place > 0), end="")
+            _columns(console, part, width)
+        return
+    _columns(console, block, width)
+
+
+def _columns(console: Console, block: Table, width: int | None) -> None:
+    """A table, without the columns that do not fit, or each row as a block of lines."""
+    fitting, left = narrowed(block, width, _GAP)
     if fitting is None:
         console.print("\n".join(plain.stacked(block, width or _NO_TERMINAL)))
         return
@@ -76,8 +84,8 @@ def _print(console: Console, block: Table | Facts | Text, width: int | None) -> 
 def _table(console: Console, table: Table, width: int | None) -> None:
     """The console is as wide as it likes: what fits has been settled before, so Rich has no reason to cut."""
     texts = cells(table)
-    needs = plain.squeezed(table, texts, None if width is None else width - _MARGIN, _GAP)
-    drawn = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="bold", show_edge=False)
+    needs = plain.squeezed(table, texts, width, _GAP)
+    drawn = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold", show_edge=False)
     for column, need in zip(table.columns, needs, strict=True):
         drawn.add_column(
             RichText(column.title), justify="right" if column.kind in NUMBERS else "left", width=need, no_wrap=column.kind != "prose"

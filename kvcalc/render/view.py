@@ -42,17 +42,22 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows under columns; the cells are raw values, None where there is none."""
+    """Rows under columns; the cells are raw values, None where there is none.
+
+    alike   columns after the first are alike: where room is short none of them leaves, they go on in further tables below
+    """
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Any, ...], ...]
     title: str = ""
+    alike: bool = False
 
 
 class Facts(NamedTuple):
     """Labels and their sentences."""
 
     rows: tuple[tuple[str, str], ...]
+    title: str = ""
 
 
 class Text(NamedTuple):
@@ -83,14 +88,14 @@ def tidy(view: View) -> View:
 
     def block(found: Table | Facts | Text) -> Table | Facts | Text:
         if isinstance(found, Facts):
-            return Facts(tuple((text(label), text(value)) for label, value in found.rows))
+            return Facts(tuple((text(label), text(value)) for label, value in found.rows), text(found.title))
         if isinstance(found, Text):
             return Text(tuple(text(line) for line in found.lines), text(found.title))
         return table(found)
 
     def table(found: Table) -> Table:
         rows = tuple(tuple(text(value) if isinstance(value, str) else value for value in row) for row in found.rows)
-        return Table(found.columns, rows, text(found.title))
+        return Table(found.columns, rows, text(found.title), found.alike)
 
     return View(
         headline=text(view.headline),

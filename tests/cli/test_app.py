@@ -19,6 +19,7 @@ from kvcalc.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from conftest import Answer
 
@@ -162,11 +163,22 @@ def test_a_full_disk_is_one_sentence() -> None:
     assert found.stderr.startswith(b"error: cannot write the answer")
 
 
-def test_standard_output_that_cannot_hold_the_text_gets_escapes() -> None:
+def test_standard_output_that_cannot_hold_a_sign_of_ours_gets_it_in_ascii(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
-    found = subprocess.run([*PROGRAM, "explain", "ideal"], env=environment, capture_output=True, check=False)
-    assert found.returncode == EXIT_OK
-    assert b"bytes = \\u03a3 over states" in found.stdout
+    (tmp_path / "kvcalc.yaml").write_text(
+        "budgets:\n  - {name: d\u00e9p\u00f4t, model: llama-2-7b, context: 8k, limits: {total: 1GiB}}\n", encoding="utf-8"
+    )
+    said = {}
+    for arguments in (("explain", "ideal"), ("explain", "vllm"), ("check",), ("estimate", "--help"), ("plot", "--help")):
+        found = subprocess.run([*PROGRAM, *arguments], env=environment, cwd=tmp_path, capture_output=True, check=False)
+        assert b"Traceback" not in found.stderr
+        said[arguments] = (found.stdout + found.stderr).decode("ascii")
+    assert "bytes = sum over states" in said["explain", "ideal"]
+    assert "block = a x ceil(page / (a x t))" in said["explain", "vllm"]
+    assert "context <= 2,048" in said["check",]
+    # What is not ours is escaped, so that it can still be told apart.
+    assert "d\\xe9p\\xf4t" in said["check",]
+    assert all("\\u" not in text for text in said.values())
 
 
 def test_commands_are_declared_in_one_place() -> None:

@@ -74,6 +74,18 @@ def test_round_labels_in_one_unit() -> None:
     assert up.title == "KV cache of the fullest device, GiB"
 
 
+def test_an_axis_that_goes_below_its_unit_names_a_unit_at_each_tick() -> None:
+    found = document()
+    found["series"][1]["points"] = [
+        {"context": 1024, "total": 2**24, "per_device": 2**24},
+        {"context": 16_384, "total": 2**28, "per_device": 2**28},
+    ]
+    _, up = axes(found)
+    assert [label for _, label in up.ticks] == ["16 MiB", "64 MiB", "256 MiB", "1 GiB", "4 GiB", "16 GiB"]
+    assert up.title == "KV cache"
+    assert " 16 MiB |" in "\n".join(chart(found, 60))
+
+
 def test_units_and_tokens() -> None:
     assert [unit_of(size)[0] for size in (3 * GIB, GIB, GIB - 1, 1024, 1023)] == ["GiB", "GiB", "MiB", "KiB", "B"]
     assert [short_tokens(count) for count in (1024, 131_072, 1024**2, 1000, 1536, 0)] == ["1k", "128k", "1m", "1,000", "1,536", "0"]
@@ -173,8 +185,8 @@ def test_the_first_line_is_the_largest_figure() -> None:
 
 
 def test_the_title_is_what_all_lines_share() -> None:
-    assert title(document()) == "KV cache, bf16"
-    found = document(model={"id": "gpt2"}, kv_dtype=None)
+    assert title(document()) == title(document(model={"id": "introduction", "source": ""})) == "KV cache, bf16"
+    found = document(model={"id": "gpt2", "source": "model_configs/gpt2.yaml"}, kv_dtype=None)
     found["workload"] |= {"sequences": 16, "tensor_parallel": 2}
     for entry in found["series"]:
         entry["engine"] = {"name": "vllm"}

@@ -68,12 +68,37 @@ def test_no_number_is_cut_at_any_width(arguments: tuple[str, ...], columns: int)
     assert "…" not in text
 
 
+FIT = ("fit", "llama-3.3-70b", "-e", "vllm", "--gpu", "h100-80gb:2", "-c", "128k", "-n", "4")
+ENGINES = ("compare", "gemma-3-27b", "--engines", "all", "-c", "32k", "--kv-memory", "40GiB")
+
+
 @pytest.mark.parametrize("columns", [60, 80, 140])
-def test_tables_stay_within_the_width(columns: int) -> None:
-    text = ESCAPES.sub("", at_terminal(*COMPARE, columns=columns))
-    table = [line for line in text.splitlines() if line.startswith((" ", "─"))]
-    assert table
-    assert max(map(len, table)) <= columns
+@pytest.mark.parametrize(
+    "arguments", [ESTIMATE, COMPARE, FIT, ENGINES, ("plot",), ("models", "list", "llama-3"), ("gpus", "list")], ids=lambda found: found[0]
+)
+def test_every_line_stays_within_the_width(arguments: tuple[str, ...], columns: int) -> None:
+    """Headline and notes break between words, tables make room: nothing is left to the terminal, which breaks inside of numbers."""
+    lines = ESCAPES.sub("", at_terminal(*arguments, columns=columns)).splitlines()
+    assert max(map(len, lines)) <= columns, max(lines, key=len)
+
+
+def test_the_lines_of_a_chart_all_have_their_column() -> None:
+    """Lines of a chart are alike: what does not fit goes on in a table below."""
+    text = ESCAPES.sub("", at_terminal("plot", columns=60))
+    assert "not shown" not in text
+    table = text[text.index("\ntokens ") :]
+    assert [line.split() for line in table.splitlines() if line.startswith("tokens ")] == [
+        ["tokens", "mha", "gqa", "mla"],
+        ["tokens", "gqa+swa", "deltanet"],
+    ]
+    assert "4,347,068,416" in table
+
+
+def test_a_terminal_that_has_only_ascii() -> None:
+    text = at_terminal(*COMPARE, columns=100, PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
+    assert "\\u" not in text
+    assert "----" in text
+    assert "####" in ESCAPES.sub("", at_terminal(*COMPARE, columns=220, PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C"))
 
 
 def test_what_is_left_out_is_said() -> None:

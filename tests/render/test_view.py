@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvcalc.render import plain
-from kvcalc.render.layout import blocks, narrowed
+from kvcalc.render.layout import blocks, cells, narrowed, parted, widths
 from kvcalc.render.view import BAR_WIDTH, Column, Facts, Kind, Table, Text, View, bar, show
 
 TABLE = Table(
@@ -84,6 +84,25 @@ def test_no_width_cuts_a_number_or_a_word(width: int) -> None:
     assert "second" in text
     for word in ("some", "words", "here"):
         assert word in text
+
+
+def test_a_block_has_no_line_for_what_has_no_value() -> None:
+    assert blocks(TABLE)[1] == [("name", "second"), ("bytes", "1"), ("size", "1 B")]
+
+
+@given(st.integers(1, 60), st.integers(1, 8))
+def test_alike_columns_are_parted_and_none_is_lost(width: int, count: int) -> None:
+    columns = (Column("t", "tokens", "count"), *(Column(str(n), f"line {n}", "bytes") for n in range(count)))
+    table = Table(columns, ((1024, *range(10**9, 10**9 + count)),), alike=True)
+    parts = parted(table, width, 2)
+    assert [column for part in parts for column in part.columns[1:]] == list(columns[1:])
+    assert all(part.columns[0] == columns[0] for part in parts)
+    assert all(sum(widths(part, cells(part))) + 2 * (len(part.columns) - 1) <= width for part in parts if len(part.columns) > 2)
+
+
+def test_facts_have_a_title() -> None:
+    view = View("h", (Facts((("limit", "40 GiB"),), "EXCEEDED chat-prod"),))
+    assert plain.render(view) == "h\n\nEXCEEDED chat-prod\nlimit  40 GiB\n"
 
 
 def test_prose_wraps_between_words() -> None:
