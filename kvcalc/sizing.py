@@ -12,13 +12,14 @@ from kvcalc.engines import BY_LAYERS, get_engine
 from kvcalc.errors import KvcalcError, UsageError
 from kvcalc.estimate import model_dict, workload_dict
 from kvcalc.fit import Budget, Fit, Remedy, fit, largest_context, most_sequences
+from kvcalc.fit_table import FitTable, fit_table
 from kvcalc.hardware import gpus
 from kvcalc.memory_budget import MemoryBudget, memory_budget, utilization_for, without_share
 from kvcalc.sources import load
 from kvcalc.sources.weights import measured_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from fractions import Fraction
 
     from kvcalc.architecture import Architecture
@@ -122,6 +123,13 @@ def _with_cards(
 def _weights(architecture: Architecture, request: Request, shares: Mapping[str, Any]) -> int:
     """Bytes of the weights on one device."""
     return memory_budget(architecture, request, **shares).weights
+
+
+def table_on_card(request: Request, formats: Sequence[str], **shares: Any) -> FitTable:
+    """How many sequences of each length fit on the request's GPU; `shares` as for `size`."""
+    architecture = load(request.model)
+    memory = memory_budget(architecture, request, **_measured_once(request, shares))
+    return fit_table(replace(without_share(request), model=architecture), formats, budget=Budget(memory.kv_likely, memory.origin()))
 
 
 def fit_or_size(request: Request) -> Fit | Sized:

@@ -20,6 +20,7 @@ _EXAMPLES = """\b
 Examples:
   kvcalc fit llama-3.1-8b -e vllm --kv-memory 60GiB
   kvcalc fit llama-3.1-8b -e vllm --gpu h100-80gb --ctx 8k -n 32 --require
+  kvcalc fit llama-3.1-8b -e vllm --gpu h100-80gb --table --kv-dtype auto,fp8
   kvcalc fit llama-3.3-70b -e vllm --gpus all --ctx 32k -n 8
   kvcalc fit llama-3.1-8b --kv-memory 40GiB --lengths lognormal:mean=2k:p99=16k
 """
@@ -55,6 +56,7 @@ def fit(
             help="Requests of different lengths instead of --ctx: a FILE, a list, or lognormal:mean=2k:p99=16k.",
         ),
     ] = None,
+    table: Annotated[bool, typer.Option("--table", help="How many sequences of each length fit; --kv-dtype may be a list.")] = False,
     beyond: Annotated[bool, typer.Option("--beyond", help="Do not stop at the model's maximum context.")] = False,
     require: Annotated[bool, typer.Option("--require", help="Exit 1 if it does not fit.")] = False,
     kv_dtype: options.KvDtype = "auto",
@@ -73,11 +75,12 @@ def fit(
     """Does it fit? Largest context, most sequences, the engine's own capacity, and what would make it fit."""
     shares = _shares(weights, weight_dtype, overhead, utilization, memory)
     _one_memory(kv_memory, gpu, gpus, shares)
+    formats = options.words(kv_dtype, "--kv-dtype") if table else [kv_dtype]
     request = options.make_request(
         model,
         ctx=ctx,
         sequences=sequences,
-        kv_dtype=kv_dtype,
+        kv_dtype=formats[0],
         engine=engine,
         engine_arg=engine_arg,
         tp=tp,
@@ -90,6 +93,12 @@ def fit(
         revision=revision,
         offline=offline,
     )
+    if table:
+        options.refuse(
+            "--table",
+            {"--sequences": sequences != "1", "--beyond": beyond, "--require": require, "--lengths": lengths, "--gpus": gpus},
+        )
+        return _table(request, formats, shares, format_, output)
     if gpus is not None:
         options.refuse("--gpus", {"--lengths": lengths, "--beyond": beyond, "--tp": tp, "--pp": pp != "1", "--memory": memory})
         return _rank(request, shares, require=require, format_=format_, output=output)
@@ -153,6 +162,21 @@ def _fit(request: Request, shares: dict[str, Any], *, beyond: bool, require: boo
         found, document = sized.fit, sized.to_dict()
     emit(document, view, format_, output)
     return EXIT_OVER_BUDGET if require and not found.fits else EXIT_OK
+
+
+def _table(request: Request, formats: list[str], shares: dict[str, Any], format_: str | None, output: str | None) -> int:
+    from kvcalc.fit_table import fit_table
+    from kvcalc.render import emit
+    from kvcalc.render.fit_table_view import view
+
+    if request.workload.kv_memory is not None:
+        found = fit_table(request, formats)
+    else:
+        from kvcalc.sizing import table_on_card
+
+        found = table_on_card(request, formats, **shares)
+    emit(found.to_dict(), view, format_, output)
+    return EXIT_OK
 
 
 def _rank(request: Request, shares: dict[str, Any], *, require: bool, format_: str | None, output: str | None) -> int:

@@ -66,7 +66,7 @@ def view(document: Mapping[str, Any]) -> View:
     origin = document["budget"]["from"]
     if not isinstance(origin, str) and not document["budget"]["kv_bytes_per_device"]:
         facts.append(("nothing is left", "weights and overhead alone exceed the memory of one device"))
-    blocks: list[Any] = [Facts(tuple(facts)), _memory(document)]
+    blocks: list[Any] = [Facts(tuple(facts)), memory_table(document)]
     remedies = [remedy["text"] for remedy in document["remedies"]]
     if remedies:
         blocks.append(Text(tuple(clean(text, 400) for text in remedies), "It would fit with one of"))
@@ -114,7 +114,8 @@ def _figure(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}".rstrip("0").rstrip(".")
 
 
-def _memory(document: Mapping[str, Any]) -> Table:
+def memory_table(document: Mapping[str, Any]) -> Table:
+    """How the memory of one device is divided, and how each part is known."""
     budget = document["budget"]
     origin, kv = budget["from"], budget["kv_bytes_per_device"]
     if isinstance(origin, str):
