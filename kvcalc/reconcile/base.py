@@ -11,18 +11,24 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from kvcalc.errors import KvcalcError
 from kvcalc.units import GIB, MIB
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
     from kvcalc.architecture import Architecture
 
 _UNITS = {"GiB": GIB, "MiB": MIB, "GB": GIB, "MB": MIB, "KiB": 1024, "B": 1}
 #: Where no suspect closes a row.
 UNEXPLAINED = "none of the usual reasons explains it: compare model, settings and version"
+_MOST_REASONS = 3
+_RANK = re.compile(r"(?<![A-Z])(DP|PP|TP)([0-9]{1,6})(?![0-9])")
 _NUMBER = re.compile(r"[0-9][0-9,]*(?:\.([0-9]+))?")
 
 
@@ -127,6 +133,68 @@ class Seen:
         """The last of that name: a server that restarts prints again."""
         found = self.figures.get(name)
         return found[-1] if found else None
+
+
+@dataclass(slots=True)
+class Ranks:
+    """The processes that print a log, by the names that they give themselves: `TP0`, `Worker_PP1_TP3`, `DP0 TP7 EP7`."""
+
+    seen: dict[str, set[int]] = field(default_factory=dict)
+
+    def read(self, names: str) -> None:
+        """Note every rank in a name."""
+        for kind, index in _RANK.findall(names):
+            self.seen.setdefault(kind, set()).add(int(index))
+
+    def count(self, kind: str) -> int:
+        """How many there are: as many as were seen, or, if only some of them speak, the next power of two."""
+        found = self.seen.get(kind, {0})
+        most = max(found) + 1
+        return most if len(found) == most else 1 << (most - 1).bit_length()
+
+    def settle(self, settings: dict[str, Any]) -> list[str]:
+        """Set the parallel sizes that the log does not say itself; what to tell the reader."""
+        notes = []
+        for name, kind, what in (("tensor_parallel", "TP", "tensor"), ("pipeline_parallel", "PP", "pipeline")):
+            if name not in settings and self.count(kind) > 1:
+                settings[name] = self.count(kind)
+                notes.append(f"{what} parallel size {settings[name]} read from the names of the ranks")
+        return notes
+
+
+Suspects = tuple[tuple[str, dict[str, Any]], ...]
+
+
+def explained(rows: Sequence[Row], tiers: Sequence[Suspects], again: Callable[[dict[str, Any]], Iterable[Row]]) -> list[Row]:
+    """The rows, and for those that differ the likely reason: a suspect under which all rows close, else one for each row.
+
+    tiers    suspects (text, changed settings), the likeliest tier first; one tier is asked only where those before it explain nothing
+    again    changed settings → the rows under them; may raise KvcalcError: what the engine refuses did not run
+    """
+    if all(row.within for row in rows):
+        return list(rows)
+    known: dict[str, dict[str, bool]] = {}
+
+    def closing(text: str, changed: dict[str, Any]) -> dict[str, bool]:
+        if text not in known:
+            known[text] = {}
+            with suppress(KvcalcError):
+                known[text] = {row.figure: row.within for row in again(changed)}
+        return known[text]
+
+    def reason(figures: Sequence[str]) -> str:
+        for tier in tiers:
+            found: dict[str, str] = {}  # one of a kind: `… size 2`, not `… size 4` too
+            for text, changed in tier:
+                closed = closing(text, changed)
+                if all(closed.get(figure) for figure in figures):
+                    found.setdefault(text.rstrip("0123456789,"), text)
+            if found:
+                return " or ".join(list(found.values())[:_MOST_REASONS])
+        return ""
+
+    together = reason([row.figure for row in rows])
+    return [row if row.within else replace(row, reason=together or reason([row.figure]) or UNEXPLAINED) for row in rows]
 
 
 class Recogniser(ABC):

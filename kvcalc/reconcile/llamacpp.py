@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvcalc.engines import get_engine
 from kvcalc.errors import KvcalcError
-from kvcalc.reconcile.base import UNEXPLAINED, Printed, Recogniser, Row, printed
+from kvcalc.reconcile.base import Printed, Recogniser, Row, Suspects, explained, printed
 from kvcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class LlamaCppLog(Recogniser):
         """The attention caches together, and the recurrent state; of the first context, and of any other that is this model's too."""
         first, *others = self._filled
         self.seen.settings = dict(first.workload().engine_args)
-        found = list(_rows(architecture, first))
+        found = explained(list(_rows(architecture, first)), (_SUSPECTS,), lambda more: _rows(architecture, first, **more))
         known = {(row.figure, row.logged) for row in found}
         for context in others:
             for more in ({}, {"mtp_context": True}):
@@ -236,12 +236,9 @@ def _rows(architecture: Architecture, context: Context, **more: Any) -> Iterator
     sums = _sums(architecture, context.workload(**more))
     for kind, label in (("attention", "KV cache"), ("recurrent", "recurrent state")):
         total = context.total(kind)
-        if total is None:
-            continue
-        expected = Fraction(sums[kind])
-        within = total.holds(expected, expected)
-        reason = "" if within else _reason(architecture, context, kind, total)
-        yield Row(label, "bytes", total.line, total.value, expected, expected, within, reason)
+        if total is not None:
+            expected = Fraction(sums[kind])
+            yield Row(label, "bytes", total.line, total.value, expected, expected, total.holds(expected, expected))
 
 
 def _sums(architecture: Architecture, asked: Workload) -> dict[str, int]:
@@ -252,23 +249,12 @@ def _sums(architecture: Architecture, asked: Workload) -> dict[str, int]:
     return sums
 
 
-def _reason(architecture: Architecture, context: Context, kind: str, total: Printed) -> str:
-    for text, more in _SUSPECTS:
-        try:
-            size = _sums(architecture, context.workload(**more))[kind]
-        except KvcalcError:
-            continue
-        if total.holds(size, size):
-            return text
-    return UNEXPLAINED
-
-
 def _types_of(name: str) -> dict[str, Any]:
     return {"cache_type_k": name, "cache_type_v": name}
 
 
 #: What usually differs between the log and what was asked.
-_SUSPECTS: tuple[tuple[str, dict[str, Any]], ...] = (
+_SUSPECTS: Suspects = (
     ("windows were not honoured (--swa-full)", {"swa_full": True}),
     ("one slot only (-np 1)", {"parallel": 1}),
     ("four slots in one stream (the server's default)", {"parallel": 4, "kv_unified": True}),

@@ -158,3 +158,89 @@ def test_llama_cpp_the_first_metadata_is_the_models() -> None:
     )
     draft = model.replace("u32 = 32\n", "u32 = 16\n")
     assert closes(read(model + context(4096) + KV_512 + draft)) == ["KV cache"]
+
+
+# --- SGLang ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_sglang_until_04_the_tokens_stand_in_the_last_line() -> None:
+    """TinyLlama on a Jetson and Llama-3.1-8B on an H100 (public logs, 2025): K and V without tokens, with a full stop."""
+    tiny = "[2026-05-14 10:55:40 TP0] KV Cache is allocated. K size: 4.41 GB, V size: 4.41 GB.\n[2026-05-14 10:55:40 TP0] max_total_num_tokens=420200, x\n"
+    assert closes(read(tiny, "tinyllama-1.1b")) == ["K pool", "V pool"]
+    llama = "[2025-01-23 19:35:20 TP0] KV Cache is allocated. K size: 27.13 GB, V size: 27.13 GB.\n[2025-01-23 19:35:27 TP0] max_total_num_tokens=444500, x\n"
+    assert closes(read(llama, "llama-3.1-8b")) == ["K pool", "V pool"]
+
+
+def test_sglang_ranks_and_types_are_read_where_they_stand() -> None:
+    """Qwen3.5-9B on two GPUs (public log, 2026-04); the recurrent pool has a slot more than it says."""
+    log = "".join(
+        f"[2026-04-14 16:08:49 TP{rank}] Mamba Cache is allocated. max_mamba_cache_size: 186, conv_state size: 0.10GB, ssm_state size: 4.38GB \n"
+        f"[2026-04-14 16:08:49 TP{rank}] KV Cache is allocated. #tokens: 327310, K size: 2.50 GB, V size: 2.50 GB\n"
+        for rank in (0, 1)
+    )
+    found = read(log, "qwen3.5-9b")
+    assert closes(found) == ["K pool", "V pool", "convolution state", "recurrent state"]
+    assert found.settings["tensor_parallel"] == 2
+    assert found.notes == ("tensor parallel size 2 read from the names of the ranks",)
+
+
+def test_sglang_a_rank_by_itself_tells_the_least_that_there_are() -> None:
+    """GLM-5 in fp8 on eight GPUs, two of whose lines were pasted (public log, 2026-02)."""
+    log = (
+        "[2026-02-26 05:35:08 TP0] Using KV cache dtype: torch.float8_e4m3fn\n"
+        "[2026-02-26 05:35:08 TP7] KV Cache is allocated. #tokens: 3262823, KV size: 186.77 GB\n"
+    )
+    found = read(log, "glm-5")
+    assert closes(found) == ["KV pool"]
+    assert (found.settings["tensor_parallel"], found.settings["kv_dtype"]) == (8, "fp8_e4m3")
+
+
+def test_sglang_attention_data_parallelism_is_in_the_names_too() -> None:
+    """DeepSeek-V3, eight groups of one rank (public test log, 2025-11); latents are whole on every rank."""
+    lines = [
+        f"[2025-11-04 05:27:13 DP{rank} TP{rank} EP{rank}] KV Cache is allocated. #tokens: 524288, KV size: 17.16 GB\n" for rank in range(8)
+    ]
+    found = read("Using KV cache dtype: torch.float8_e4m3fn\n" + "".join(lines), "deepseek-v3")
+    assert closes(found) == ["KV pool"]
+    assert (found.settings["dp_size"], found.settings["enable_dp_attention"]) == (8, True)
+
+
+def test_sglang_window_layers_have_a_pool_of_their_own() -> None:
+    """Gemma-4-26B-A4B in bf16: the sum alone, then both pools at page size 256 (public logs, 2026)."""
+    assert closes(read("SWAKVPool mem usage: 36.69 GB, swa size: 171008, full size: 213761\n", "gemma-4-26b-a4b")) == ["both pools"]
+    pools = (
+        "server_args=ServerArgs(page_size=256)\n"
+        "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 54272, K size: 5.20 GB, V size: 5.20 GB\n"
+        "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 67840, K size: 0.65 GB, V size: 0.65 GB\n"
+        "SWAKVPool mem usage: 11.70 GB, swa size: 54272, full size: 67840\n"
+    )
+    both = ["K pool of window layers", "V pool of window layers", "K pool", "V pool", "both pools"]
+    assert closes(read(pools, "gemma-4-26b-a4b")) == both
+    hidden = read(pools.partition("\n")[2], "gemma-4-26b-a4b")
+    assert {row.reason for row in hidden.rows if not row.within} == {"another page size: 256"}
+
+
+def test_one_reason_for_all_rows_before_one_for_each() -> None:
+    """Nemotron-3-Nano in fp8 on four GPUs (public log, 2026-10): two ranks would explain the K pool, only four the states."""
+    log = (
+        "Mamba Cache is allocated. max_mamba_cache_size: 2211, conv_state size: 0.44GB, ssm_state size: 24.84GB\n"
+        "KV Cache is allocated. dtype: float8_e4m3fn, #tokens: 19644177, K size: 14.05 GB, V size: 14.05 GB\n"
+    )
+    found = read(log, "nemotron-3-nano-30b-a3b")
+    assert {row.reason for row in found.rows} == {"it ran with tensor parallel size 4"}
+
+
+def test_sglang_a_drafts_pool_is_left_out() -> None:
+    log = (
+        "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 295950, K size: 4.52 GB, V size: 4.52 GB\n"
+        "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 295950, K size: 3.39 GB, V size: 3.39 GB\n"
+    )
+    found = read(log, "qwen3.5-9b")
+    assert closes(found) == ["K pool", "V pool"]
+    assert found.notes == ("another pool was left out: a draft model's, or that of another start",)
+
+
+def test_sglang_tokens_alone_are_not_evaluated() -> None:
+    found = read("max_total_num_tokens=440916, max_running_requests=48, context_len=8192\n", "llama-3.1-8b")
+    assert found.exit_code == 3
+    assert found.notes == ("nothing to compare: the lines 'KV Cache is allocated' give the bytes of the pools",)
