@@ -52,10 +52,10 @@ def _verdict(case: Case) -> Verdict:
     budget, workload = case.budget, case.budget.request.workload
     try:
         plan, checks = case.ask(workload, case.fitting(workload))
-        growth = case.growth(plan)
+        growth, memory = case.growth(plan), case.memory(workload)
         if not any(check.over for check in checks):
-            return Verdict(budget, "pass", plan, checks, growth=growth)
-        return Verdict(budget, "over", plan, checks, tuple(remedies(case, plan, checks)), growth=growth)
+            return Verdict(budget, "pass", plan, checks, growth=growth, memory=memory)
+        return Verdict(budget, "over", plan, checks, tuple(remedies(case, plan, checks)), growth=growth, memory=memory)
     except KvcalcError as error:
         return Verdict(budget, "error", error=error)
 
@@ -76,13 +76,17 @@ class Case:
 
     def fitting(self, workload: Workload) -> Fitting:
         """The engine, started once for every context of that question, with the memory that its limits are about."""
-        if not self.needs_memory:
-            return self.engine.fitting(self.architecture, workload, 0)
-        if workload.kv_memory is not None:
-            return self.engine.fitting(self.architecture, workload, workload.kv_memory)
+        memory = self.memory(workload)
+        if memory is not None and workload.kv_memory is None:
+            workload = without_share(replace(self.budget.request, workload=workload)).workload
+        return self.engine.fitting(self.architecture, workload, memory or 0)
+
+    def memory(self, workload: Workload) -> int | None:
+        """Bytes a device for the cache: given, or what its card leaves; None where no limit is about memory."""
+        if not self.needs_memory or workload.kv_memory is not None:
+            return workload.kv_memory if self.needs_memory else None
         request = replace(self.budget.request, workload=workload)
-        left = memory_budget(self.architecture, request, measured=self._measured, **self.budget.memory).kv_likely
-        return self.engine.fitting(self.architecture, without_share(request).workload, left)
+        return memory_budget(self.architecture, request, measured=self._measured, **self.budget.memory).kv_likely
 
     def ask(self, workload: Workload, fitting: Fitting) -> tuple[Plan, tuple[Check, ...]]:
         """The plan, and every limit against its figure, those missed by the most first."""

@@ -77,6 +77,7 @@ class Verdict:
     """A budget, its plan, and what came of it.
 
     status   "pass" · "over" (a limit exceeded) · "error" (could not be evaluated; never a pass)
+    memory   bytes a device for the cache that min_context, min_sequences and min_tokens were held against; None without such limits
     """
 
     budget: Budget
@@ -86,6 +87,7 @@ class Verdict:
     remedies: tuple[Remedy, ...] = ()
     error: KvcalcError | None = None
     growth: Fraction | None = None
+    memory: int | None = None
 
     @property
     def exit_code(self) -> int:
@@ -104,6 +106,10 @@ class Verdict:
             "kv_dtype": plan.kv_dtype if plan else workload.kv_dtype,
             "context": plan.context if plan else workload.context,
             "sequences": workload.sequences,
+            "tensor_parallel": workload.tensor_parallel,
+            "pipeline_parallel": workload.pipeline_parallel,
+            "gpu": workload.gpu,
+            "kv_bytes_per_device": self.memory,
             "status": self.status,
             "file": self.budget.file,
             "line": self.budget.line,

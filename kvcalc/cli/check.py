@@ -38,7 +38,7 @@ def check(
     update_baseline: Annotated[bool, typer.Option("--update-baseline", help="Write today's answer to the baseline file.")] = False,
     exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit 0 where budgets are exceeded; errors keep their codes.")] = False,
     report: Annotated[
-        list[str] | None, typer.Option("--report", metavar="FORMAT=FILE", help="Write another report besides; repeatable.")
+        list[str] | None, typer.Option("--report", metavar="FORMAT=FILE", help="Write another report besides, in any format; repeatable.")
     ] = None,
     format_: Annotated[
         str | None,
@@ -80,32 +80,33 @@ def check(
 
 
 def _known_format(name: str | None) -> None:
-    from kvcalc.render import FORMATS
-    from kvcalc.render.reports import REPORTS
-
-    known = (*FORMATS, *REPORTS)
+    known = _formats()
     if name is not None and name not in known:
-        raise UsageError(
-            f"--format: unknown format '{clean(name, 40)}'", nearest(name, known) or "one of " + ", ".join(dict.fromkeys(known))
-        )
+        raise UsageError(f"--format: unknown format '{clean(name, 40)}'", nearest(name, known) or "one of " + ", ".join(known))
 
 
 def _report(text: str) -> tuple[str, str]:
     """`junit=kvcalc.xml` → format and file."""
-    from kvcalc.render.reports import REPORTS
-
     name, equals, path = text.partition("=")
-    known = ("json", *REPORTS)
-    if not equals or not path or name not in known:
-        raise UsageError(f"--report: '{clean(text, 60)}' is not FORMAT=FILE", "formats: " + ", ".join(known))
+    if not equals or not path or name not in _formats():
+        raise UsageError(f"--report: '{clean(text, 60)}' is not FORMAT=FILE", "formats: " + ", ".join(_formats()))
     return name, path
 
 
-def _text(document: dict[str, Any], name: str) -> str:
-    from kvcalc.render.documents import as_json
-    from kvcalc.render.reports import report
+def _formats() -> tuple[str, ...]:
+    """Every format of a gate's answer."""
+    from kvcalc.render import FORMATS
+    from kvcalc.render.reports import REPORTS
 
-    return as_json(document) if name == "json" else report(_from_root(document), name)
+    return tuple(dict.fromkeys((*FORMATS, *REPORTS)))
+
+
+def _text(document: dict[str, Any], name: str) -> str:
+    from kvcalc.render import text_of
+    from kvcalc.render.check_view import view
+    from kvcalc.render.reports import REPORTS, report
+
+    return report(_from_root(document), name) if name in REPORTS else text_of(document, view, name)
 
 
 def _from_root(document: dict[str, Any]) -> dict[str, Any]:

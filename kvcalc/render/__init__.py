@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     ViewOf: TypeAlias = Callable[[dict[str, Any]], View]
 
 FORMATS = ("table", "plain", "json", "yaml", "csv", "markdown", "html")
+#: The document itself.
+_DOCUMENTS = ("json", "yaml")
 
 
 def emit(
@@ -34,15 +36,8 @@ def emit(
 ) -> None:
     """Write `document` in the format asked for (a table on a terminal, else plain). Raises UsageError."""
     name = chosen_format(format_name, output)
-    if name == "json":
-        from kvcalc.render.documents import as_json
-
-        write(as_json(document), output)
-        return
-    if name == "yaml":
-        from kvcalc.render.documents import as_yaml
-
-        write(as_yaml(document), output)
+    if name in _DOCUMENTS:
+        write(text_of(document, view_of, name), output)
         return
     from kvcalc.render.view import tidy
 
@@ -57,6 +52,21 @@ def emit(
     write(text, output)
     if name not in ("markdown", "html"):
         _say_notes(view)
+
+
+def text_of(document: dict[str, Any], view_of: ViewOf, name: str) -> str:
+    """`document` in the format of that name, as a file holds it. Raises UsageError."""
+    if name == "json":
+        from kvcalc.render.documents import as_json
+
+        return as_json(document)
+    if name == "yaml":
+        from kvcalc.render.documents import as_yaml
+
+        return as_yaml(document)
+    from kvcalc.render.view import tidy
+
+    return _text(tidy(view_of(document)), name, "a file")
 
 
 def chosen_format(name: str | None, output: str | None = None) -> str:

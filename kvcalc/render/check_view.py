@@ -5,74 +5,87 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.render.reports.sentences import amount, first_line, fits_with, missed, question, sentences
-from kvcalc.render.view import Column, Table, Text, View
+from kvcalc.render.reports.sentences import amount, first_line, fits_with, memory, missed, question, warnings
+from kvcalc.render.view import Column, Facts, Table, View
 from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_LONGEST = 2000
 _STATES = {"pass": "met", "over": "EXCEEDED", "error": "NOT EVALUATED"}
 _COLUMNS = (
     Column("name", "budget"),
     Column("status", "state"),
-    Column("limit", "limit", "text", 1),
-    Column("allowed", "allowed", "count"),
-    Column("actual", "figure", "count"),
-    Column("used", "used", "percent", 2),
-    Column("question", "asked", "text", 3),
+    Column("limit", "limit"),
+    Column("allowed", "allowed", "count", 3),
+    Column("actual", "figure", "count", 2),
+    Column("used", "of limit", "percent", 1),
+    Column("question", "asked", "text", 4),
 )
+#: What CSV has besides: figures without a unit, and the unit in a column of its own.
+_DATA = (*_COLUMNS[:-1], Column("unit", "unit"), _COLUMNS[-1])
 
 
 def view(document: Mapping[str, Any]) -> View:
     """What `kvcalc check` shows."""
     summary, budgets = document["summary"], document["budgets"]
     blocks = [_unmet(budget) for budget in budgets if budget["status"] != "pass"]
-    rows = tuple(row for budget in budgets for row in _rows(budget))
+    rows = [row for budget in budgets for row in _rows(budget)]
     headline = f"{summary['passed']} of {summary['budgets']} budgets met: {document['file']}"
     if summary["over"]:
         headline += f"; {summary['over']} exceeded"
     if summary["errors"]:
         headline += f"; {summary['errors']} not evaluated"
-    table = Table(_COLUMNS, rows)
-    return View(headline, (*blocks, table), tuple(document["notes"]), _warnings(budgets), data=table)
+    return View(
+        headline,
+        (*blocks, Table(_COLUMNS, tuple(tuple(row[column.key] for column in _COLUMNS) for row in rows))),
+        tuple(document["notes"]),
+        tuple(warnings(document)),
+        data=Table(_DATA, tuple(tuple(row[f"raw_{column.key}"] for column in _DATA) for row in rows)),
+    )
 
 
-def _unmet(budget: Mapping[str, Any]) -> Text:
-    """`EXCEEDED by 1,024 B (1 KiB), 5 %`, the limit above the value, the place to edit, the owner's message, the remedies."""
-    title = f"{_STATES[budget['status']]} {clean(budget['name'])}"
-    place = f"edit      {budget['file']}:{first_line(budget)}"
-    if budget["status"] == "error":
-        return Text((*sentences(budget), place), title)
-    lines: list[str] = []
+def _unmet(budget: Mapping[str, Any]) -> Facts:
+    """By how much, the limit above the value, what was asked, the place to edit, the owner's message, the remedies."""
+    found: list[tuple[str, str]] = []
+    error = budget["error"]
+    if error:
+        found += [("error", error["message"]), ("next", error["hint"])]
     for check in missed(budget):
         unit = check["unit"]
         sign = "short" if check["limit"].startswith("min_") else "over"
-        lines.append(f"{sign:<10}{amount(check['over'], unit)}, {check['over_percent']:g} %")
-        lines.append(f"limit     {amount(check['allowed'], unit)} {check['limit']}")
-        lines.append(f"value     {amount(check['actual'], unit)}")
-    lines += [f"asked     {question(budget)}", place]
-    lines += [clean(text, 2000) for text in (budget["message"], fits_with(budget)) if text]
-    return Text(tuple(lines), title)
+        found.append((sign, f"{amount(check['over'], unit)}, {check['over_percent']:g} %"))
+        found.append(("limit", f"{amount(check['allowed'], unit)} {check['limit']}"))
+        found.append(("value", amount(check["actual"], unit)))
+    found += [("asked", question(budget)), ("memory", memory(budget)), ("edit", f"{budget['file']}:{first_line(budget)}")]
+    if not error:
+        found += [("message", budget["message"]), ("fits with", fits_with(budget))]
+    rows = tuple((label, clean(text, _LONGEST)) for label, text in found if text)
+    return Facts(rows, f"{_STATES[budget['status']]} {clean(budget['name'])}")
 
 
-def _rows(budget: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    state, asked = _STATES[budget["status"]], question(budget)
-    if not budget["checks"]:
-        return [(budget["name"], state, None, None, None, None, asked)]
-    return [
-        (
-            budget["name"],
-            "EXCEEDED" if check["over"] else "met",
-            check["limit"],
-            check["allowed"],
-            check["actual"],
-            Fraction(check["actual"], check["allowed"]) if check["allowed"] else None,
-            asked,
-        )
-        for check in budget["checks"]
-    ]
+def _rows(budget: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [_row(budget, check) for check in budget["checks"]] or [_row(budget, None)]
 
 
-def _warnings(budgets: list[dict[str, Any]]) -> tuple[str, ...]:
-    return tuple(f"{clean(budget['name'])}: {text}" for budget in budgets for text in budget["warnings"])
+def _row(budget: Mapping[str, Any], check: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A cell for each column: as people read it, and under `raw_` as programs do."""
+    raw = {
+        "name": budget["name"],
+        "status": _STATES[budget["status"]],
+        "limit": None,
+        "allowed": None,
+        "actual": None,
+        "used": None,
+        "unit": None,
+        "question": question(budget),
+    }
+    shown = {}
+    if check is not None:
+        allowed, actual, unit = check["allowed"], check["actual"], check["unit"]
+        used = Fraction(actual, allowed) if allowed else None
+        state = "EXCEEDED" if check["over"] else "met"
+        raw |= {"status": state, "limit": check["limit"], "allowed": allowed, "actual": actual, "used": used, "unit": unit}
+        shown = {"allowed": f"{allowed:,} {unit}", "actual": f"{actual:,} {unit}"}
+    return {f"raw_{key}": value for key, value in raw.items()} | raw | shown

@@ -45,18 +45,18 @@ def test_from_8_to_32_heads(repository: Repository) -> None:
     after = repository.process("check")
     assert after.returncode == 1
     line = path.read_text().splitlines().index("    total: 130GiB") + 1
-    assert after.stdout.splitlines()[:9] == [
+    assert after.stdout.splitlines()[:10] == [
         "0 of 1 budgets met: kvcalc.yaml; 1 exceeded",
         "",
         "EXCEEDED chat-prod",
-        "over      135,291,469,824 B (126 GiB), 96.9 %",
-        "limit     139,586,437,120 B (130 GiB) total",
-        "value     274,877,906,944 B (256 GiB)",
-        "asked     ./config.json on ideal, 32,768 tokens x 16, bf16",
-        f"edit      kvcalc.yaml:{line}",
-        "ask the serving team before raising this",
+        "over       135,291,469,824 B (126 GiB), 96.9 %",
+        "limit      139,586,437,120 B (130 GiB) total",
+        "value      274,877,906,944 B (256 GiB)",
+        "asked      ./config.json on ideal, 32,768 tokens x 16, bf16",
+        f"edit       kvcalc.yaml:{line}",
+        "message    ask the serving team before raising this",
+        "fits with  context: 16640, or sequences: 8, or kv_dtype: fp8",
     ]
-    assert "fits with: context ≤ 16,640 · or sequences ≤ 8 · or kv-dtype fp8" in after.stdout
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,35 @@ def test_a_memory_that_is_too_small_names_its_remedies_too(repository: Repositor
         "line": 0,
     }
     assert [remedy["change"] for remedy in verdict["remedies"]] == [{"context": 20_480}, {"kv_dtype": "fp8"}, {"tensor_parallel": 2}]
+    assert [yaml.safe_load(remedy["text"]) for remedy in verdict["remedies"]] == [remedy["change"] for remedy in verdict["remedies"]]
     for remedy in verdict["remedies"]:
         repository.budgets({"context": "32k", "sequences": 16, "kv_memory": "40GiB", "limits": {"min_sequences": 16}} | remedy["change"])
         assert repository.kvcalc("check")[0] == 0
+
+
+def test_the_card_and_what_it_leaves_for_the_cache_stand_beside_the_limits_on_it(repository: Repository) -> None:
+    """24 GiB as the driver reports an L4 (24,152,899,584 B), 0.92 of it, without 15 GiB of weights and an overhead of 2 GiB."""
+    card = {"context": "32k", "engine": "vllm", "gpu": "l4-24gb", "weights": "15GiB", "overhead": "2GiB", "limits": {"min_sequences": 8}}
+    left = -(-24_152_899_584 * 92 // 100) - 17 * GIB
+    repository.budgets(card, card | {"tensor_parallel": 2}, {"context": "8k", "limits": {"total": "1GiB"}})
+    code, out, _ = repository.kvcalc("check")
+    assert code == 1
+    assert f"memory     {left:,} B (3.69 GiB) for the cache on each l4-24gb" in out
+    assert "asked      ./config.json on vllm, 32,768 tokens x 1, bf16, 1 x l4-24gb" in out
+    assert "./config.json on vllm, 32,768 tokens x 1, bf16, 2 x l4-24gb" in out
+    budgets = json.loads(repository.kvcalc("check", "--format", "json")[1])["budgets"]
+    assert [(budget["gpu"], budget["tensor_parallel"]) for budget in budgets] == [("l4-24gb", 1), ("l4-24gb", 2), (None, 1)]
+    assert budgets[0]["kv_bytes_per_device"] == left
+    assert budgets[2]["kv_bytes_per_device"] is None
+    for name in ("github", "markdown", "junit", "sarif", "gitlab"):
+        assert f"{left:,} B (3.69 GiB) for the cache on each l4-24gb" in repository.kvcalc("check", "--format", name)[1]
+
+
+def test_where_no_single_change_is_enough_it_says_so(repository: Repository) -> None:
+    """One byte a token can be reached by no context, no number of sequences, no format and no device."""
+    repository.budgets({"context": "4k", "limits": {"per_token": 1}})
+    out = repository.kvcalc("check")[1]
+    assert "fits with  no change of one key; raise the limit, or change several" in out
 
 
 def test_this_repository_gates_itself(monkeypatch: pytest.MonkeyPatch) -> None:

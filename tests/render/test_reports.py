@@ -37,13 +37,17 @@ def budget(name: str, status: str, **more: Any) -> dict[str, Any]:
         "kv_dtype": "fp16",
         "context": 4096,
         "sequences": 2,
+        "tensor_parallel": 1,
+        "pipeline_parallel": 1,
+        "gpu": None,
+        "kv_bytes_per_device": None,
         "status": status,
         "file": "deploy/kvcalc.yaml",
         "line": 3,
         "bytes": None,
         "checks": [check(1024 if status == "over" else 0)] if status != "error" else [],
         "growth_percent": None,
-        "remedies": [{"change": {"context": 2048}, "text": "context ≤ 2,048"}, {"change": {"sequences": 1}, "text": "sequences ≤ 1"}],
+        "remedies": [{"change": {"context": 2048}, "text": "context: 2048"}, {"change": {"sequences": 1}, "text": "sequences: 1"}],
         "message": "ask the serving team",
         "error": None,
         "notes": [],
@@ -72,7 +76,7 @@ def test_junit_validates_and_counts() -> None:
     xmlschema.XMLSchema(str(DATA / "jenkins-junit.xsd")).validate(text.split("\n", 1)[1])
     assert 'tests="4" failures="2" errors="1"' in text
     assert "total exceeds its limit by 1,024 B (1 KiB), 5 %: 21,504 B (21 KiB), limit 20,480 B (20 KiB)" in text
-    assert "fits with: context ≤ 2,048 · or sequences ≤ 1" in text
+    assert "fits with context: 2048, or sequences: 1" in text
     assert "\x1b" not in text
 
 
@@ -98,6 +102,14 @@ def test_github_annotations_match_the_documented_form() -> None:
     assert lines[0].startswith("::error file=deploy/kvcalc.yaml,line=7,title=KV cache%3A chat-prod::total exceeds its limit by 1,024 B")
     assert "%0Aask the serving team%0Afits with" in lines[0]
     assert lines[3] == "kvcalc: 1 met, 2 exceeded, 1 not evaluated"
+
+
+def test_warnings_of_budgets_that_are_met_are_annotated_too() -> None:
+    warned = DOCUMENT | {"budgets": [budget("fine", "pass", warnings=["context 8,192 is beyond the 4,096 tokens", HOSTILE])]}
+    first, second, _ = report(warned, "github").splitlines()
+    assert first == "::warning file=deploy/kvcalc.yaml,line=3,title=KV cache%3A fine::context 8,192 is beyond the 4,096 tokens"
+    assert re.fullmatch(ANNOTATION.pattern.replace("error", "warning"), second)
+    assert "- **warning:** fine: context 8,192 is beyond the 4,096 tokens\n" in report(warned, "markdown")
 
 
 def test_gitlab_has_what_its_schema_requires() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.render.reports.sentences import amount, first_line, missed, name_of, question, sentences
+from kvcalc.render.reports.sentences import amount, first_line, missed, name_of, question, sentences, warnings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +24,8 @@ def report(document: Mapping[str, Any]) -> str:
             lines.append("")
     lines += ["| budget | state | limit | figure | growth |", "|---|---|--:|--:|--:|"]
     lines += [_row(budget) for budget in document["budgets"]]
+    said = [f"- **warning:** {_plain(text)}" for text in warnings(document)]
+    lines += ["", *said] if said else []
     return "\n".join(lines) + "\n"
 
 

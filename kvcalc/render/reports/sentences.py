@@ -33,9 +33,14 @@ def missed(budget: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def fits_with(budget: Mapping[str, Any]) -> str:
-    """`fits with: context ≤ 104,848 · or sequences ≤ 2`, or an empty string."""
-    texts = [remedy["text"] for remedy in budget["remedies"]]
-    return "fits with: " + " · or ".join(texts) if texts else ""
+    """`context: 104848, or sequences: 2`: the budget's own keys, each change meeting every limit by itself."""
+    return ", or ".join(remedy["text"] for remedy in budget["remedies"]) or "no change of one key; raise the limit, or change several"
+
+
+def memory(budget: Mapping[str, Any]) -> str:
+    """`3,478,364,848 B (3.24 GiB) for the cache on each l4-24gb`; an empty string where no limit is about memory."""
+    size = budget["kv_bytes_per_device"]
+    return "" if size is None else f"{show_bytes(size)} for the cache on each {clean(budget['gpu'] or 'device', 40)}"
 
 
 def sentences(budget: Mapping[str, Any]) -> list[str]:
@@ -44,8 +49,13 @@ def sentences(budget: Mapping[str, Any]) -> list[str]:
     if error:
         found = [f"could not be evaluated: {error['message']}", error["hint"]]
     else:
-        found = [*(check_sentence(check) for check in missed(budget)), budget["message"], fits_with(budget)]
+        found = [*(check_sentence(check) for check in missed(budget)), memory(budget), budget["message"], f"fits with {fits_with(budget)}"]
     return [clean(text, _LONGEST) for text in found if text]
+
+
+def warnings(document: Mapping[str, Any]) -> list[str]:
+    """`chat-prod: context 131,072 is beyond …`, met or not."""
+    return [clean(f"{budget['name']}: {text}", _LONGEST) for budget in document["budgets"] for text in budget["warnings"]]
 
 
 def first_line(budget: Mapping[str, Any]) -> int:
@@ -60,6 +70,10 @@ def name_of(budget: Mapping[str, Any]) -> str:
 
 
 def question(budget: Mapping[str, Any]) -> str:
-    """`llama-3.1-8b on vllm, 32,768 tokens x 16, fp8`."""
+    """`llama-3.1-8b on vllm, 32,768 tokens x 16, fp8, 2 x l4-24gb`."""
     context = f"{budget['context']:,} tokens" if budget["context"] else "the model's maximum"
-    return clean(f"{budget['model']} on {budget['engine']}, {context} x {budget['sequences']}, {budget['kv_dtype']}", _LONGEST)
+    text = f"{budget['model']} on {budget['engine']}, {context} x {budget['sequences']}, {budget['kv_dtype']}"
+    devices = budget["tensor_parallel"] * budget["pipeline_parallel"]
+    if budget["gpu"] or devices > 1:
+        text += f", {devices} x {budget['gpu'] or 'device'}"
+    return clean(text, _LONGEST)
