@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from kvcalc.engines import get_engine
 from kvcalc.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_OVER_BUDGET, KvcalcError, UsageError
 from kvcalc.estimate import model_dict
 from kvcalc.reconcile.base import Recogniser, Row
@@ -76,8 +77,11 @@ def reconcile(stream: BinaryIO, log: str, model: str | None = None) -> Reconcili
         return Reconciliation(log, None, "", None, {}, (), ("no memory figure of a known engine was found",))
     architecture, note = _model(found, model)
     rows = tuple(found.rows(architecture))
-    notes = (*((note,) if note else ()), *found.notes)
-    return Reconciliation(log, found.engine, found.seen.version, architecture, dict(found.seen.settings), rows, notes)
+    notes = [*((note,) if note else ()), *found.notes]
+    ours = get_engine(found.engine).version
+    if found.seen.version and not all(row.within for row in rows) and not ours.startswith(found.seen.version):
+        notes.append(f"the log is of {found.engine} {found.seen.version}, and kvcalc has the rules of {ours}")
+    return Reconciliation(log, found.engine, found.seen.version, architecture, dict(found.seen.settings), rows, tuple(notes))
 
 
 def _model(found: Recogniser, model: str | None) -> tuple[Architecture, str]:

@@ -56,13 +56,16 @@ class Printed:
         return Fraction(low) <= self.high and Fraction(high) >= self.low
 
 
-def printed(text: str, line: int, unit: str = "") -> Printed:
-    """`"16.05"` with unit "GiB" → bytes, and half a hundredth of a GiB. A whole number without a unit is exact."""
+def printed(text: str, line: int, unit: str = "", *, digits: int = 0) -> Printed:
+    """`"16.05"` with unit "GiB" → bytes, and half a hundredth of a GiB. A whole number without a unit is exact.
+
+    digits    decimals to which the engine rounds though it drops trailing zeros: with 2, `16.5` is 16.50
+    """
     match = _NUMBER.fullmatch(text)
     if match is None:
         raise ValueError(text)
     scale = _UNITS.get(unit, 1)
-    digits = len(match[1] or "")
+    digits = max(len(match[1] or ""), digits)
     half = Fraction(scale, 2 * 10**digits) if digits or scale > 1 else Fraction(0)
     return Printed(Fraction(text.replace(",", "")) * scale, half, unit, line)
 
@@ -171,30 +174,36 @@ def explained(rows: Sequence[Row], tiers: Sequence[Suspects], again: Callable[[d
     tiers    suspects (text, changed settings), the likeliest tier first; one tier is asked only where those before it explain nothing
     again    changed settings → the rows under them; may raise KvcalcError: what the engine refuses did not run
     """
-    if all(row.within for row in rows):
+    if all(row.within or row.reason for row in rows):
         return list(rows)
-    known: dict[str, dict[str, bool]] = {}
+    known: dict[str, dict[str, Row]] = {}
 
-    def closing(text: str, changed: dict[str, Any]) -> dict[str, bool]:
+    def closing(text: str, changed: dict[str, Any]) -> dict[str, Row]:
+        """Rows that close under a suspect: within, or explained by themselves."""
         if text not in known:
             known[text] = {}
             with suppress(KvcalcError):
-                known[text] = {row.figure: row.within for row in again(changed)}
+                known[text] = {row.figure: row for row in again(changed) if row.within or row.reason}
         return known[text]
 
-    def reason(figures: Sequence[str]) -> str:
+    def likeliest(figures: Sequence[str]) -> list[str]:
         for tier in tiers:
             found: dict[str, str] = {}  # one of a kind: `… size 2`, not `… size 4` too
             for text, changed in tier:
-                closed = closing(text, changed)
-                if all(closed.get(figure) for figure in figures):
+                if closing(text, changed).keys() >= set(figures):
                     found.setdefault(text.rstrip("0123456789,"), text)
             if found:
-                return " or ".join(list(found.values())[:_MOST_REASONS])
-        return ""
+                return list(found.values())[:_MOST_REASONS]
+        return []
 
-    together = reason([row.figure for row in rows])
-    return [row if row.within else replace(row, reason=together or reason([row.figure]) or UNEXPLAINED) for row in rows]
+    together = likeliest([row.figure for row in rows])
+    done = []
+    for row in rows:
+        texts = together or (likeliest([row.figure]) if not row.reason else [])
+        own = known[texts[0]][row.figure].reason if texts else row.reason
+        reason = "; ".join(part for part in (" or ".join(texts), own) if part)
+        done.append(row if row.within else replace(row, reason=reason or UNEXPLAINED))
+    return done
 
 
 class Recogniser(ABC):

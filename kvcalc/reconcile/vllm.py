@@ -1,8 +1,12 @@
 """vLLM's start-up log.
 
-Available KV cache memory: 60.00 GiB                                    one line a rank
-GPU KV cache size: 491,520 tokens, Maximum concurrency for 131,072 tokens per request: 3.75x
+Available KV cache memory: 60.0 GiB                                     one line a rank; always rounded to hundredths
+Setting attention block size to 1568 tokens …                           models with recurrent layers
+GPU KV cache size: 491,520 tokens, Maximum concurrency for 131,072 tokens per request: 3.75x        two lines until 0.28
 # GPU blocks: 30720, # CPU blocks: 2048                                 older releases
+… max seq len (131072), (16.0 GiB KV cache is needed, which is larger than the available KV cache memory (10.0 GiB) …
+
+Until 0.20 the first figure was blocks // groups x block size: it is told by not being concurrency x length.
 """
 
 from __future__ import annotations
@@ -12,38 +16,51 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kvcalc.engines import get_engine
-from kvcalc.errors import KvcalcError
-from kvcalc.reconcile.base import Printed, Recogniser, Row, printed
+from kvcalc.engines.vllm import Vllm
+from kvcalc.reconcile.base import Printed, Ranks, Recogniser, Row, Suspects, explained, printed
 from kvcalc.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kvcalc.architecture import Architecture
-    from kvcalc.plan import Capacity
+    from kvcalc.engines.vllm.engine import VllmFitting
 
 _FIGURES = (
     ("available", re.compile(r"Available KV cache memory: ([0-9.]+) (GiB)"), "GiB"),
+    ("refused", re.compile(r"larger than the available (?:KV cache memory )?\(([0-9.]+) (GiB)"), "GiB"),
     ("tokens", re.compile(r"GPU KV cache size: ([0-9,]+) tokens"), ""),
     ("concurrency", re.compile(r"Maximum concurrency for [0-9,]+ tokens per request: ([0-9.]+)x"), ""),
     ("blocks", re.compile(r"# (?:GPU|cuda) blocks: ([0-9]+)"), ""),
-    ("needed", re.compile(r"\(([0-9.]+) (GiB) KV cache is needed"), "GiB"),
+    ("needed", re.compile(r"([0-9.]+) (GiB) KV cache is needed"), "GiB"),
     ("longest", re.compile(r"estimated maximum model length is ([0-9]+)"), ""),
+    ("block", re.compile(r"Setting attention block size to ([0-9]+) tokens"), ""),
 )
+#: format_gib rounds to hundredths and drops zeros: 22.5 is 22.50.
+_DIGITS = 2
 _LENGTH = re.compile(r"Maximum concurrency for ([0-9,]+) tokens per request|max seq len \(([0-9]+)\)")
-_VERSION = re.compile(r"\(v([0-9]+(?:\.[0-9]+){1,3})")
+_VERSION = re.compile(r"(?:\(v|API server version )([0-9]+(?:\.[0-9]+){1,3})(?!\.dev|[0-9])")
 _SETTINGS = (
     ("context", re.compile(r"max_(?:seq|model)_len['\"]?[=:] ?([0-9]+)"), int),
     ("tensor_parallel", re.compile(r"tensor_parallel_size['\"]?[=:] ?([0-9]+)"), int),
     ("pipeline_parallel", re.compile(r"pipeline_parallel_size['\"]?[=:] ?([0-9]+)"), int),
+    ("decode_context_parallel", re.compile(r"decode_context_parallel_size['\"]?[=:] ?([0-9]+)"), int),
     ("kv_dtype", re.compile(r"kv_cache_dtype['\"]?[=:] ?['\"]?([a-z0-9_]+)"), str),
     ("enable_prefix_caching", re.compile(r"enable_prefix_caching['\"]?[=:] ?(True|False)"), lambda text: text == "True"),
     ("block_size", re.compile(r"['\"]block_size['\"]: ?([0-9]+)"), int),
     ("max_num_batched_tokens", re.compile(r"max_num_batched_tokens['\"]?[=:] ?([0-9]+)"), int),
+    ("max_num_seqs", re.compile(r"['\"]max_num_seqs['\"]: ?([0-9]+)"), int),
+    ("mamba_ssm_cache_dtype", re.compile(r"mamba_ssm_cache_dtype(?:['\"]?[=:] ?| to )['\"](float32|float16|bfloat16)"), str),
+    ("num_speculative_tokens", re.compile(r"num_spec(?:ulative)?_tokens['\"]?[=:] ?([0-9]+)"), int),
+    ("speculative_method", re.compile(r"['\"]?\bmethod['\"]?[=:] ?['\"](mtp|eagle3?|ngram(?:_gpu)?|suffix)['\"]"), str),
 )
+#: What the lines that hold settings say.
+_SAYING = ("LLM engine", "non-default args", "Chunked prefill is enabled", "Updating mamba_ssm_cache_dtype")
 _MODEL = re.compile(r"(?:\bmodel=|'model': )'([^']{1,200})'")
-_WORKLOAD_KEYS = ("context", "tensor_parallel", "pipeline_parallel", "kv_dtype")
+_WORKERS = re.compile(r"\(Worker_([A-Z0-9_]{1,60}) ?(?:pid=[0-9]+)?\)")
+_WORKLOAD_KEYS = ("context", "tensor_parallel", "pipeline_parallel", "decode_context_parallel", "kv_dtype", "gpu")
+_DECIMAL = "decimal"
+VLLM = Vllm()
 
 
 class VllmLog(Recogniser):
@@ -58,26 +75,52 @@ class VllmLog(Recogniser):
         b"cuda blocks",
         b"max_seq_len",
         b"max_model_len",
+        b"max seq len",
         b"model length",
+        b"attention block size",
         b"non-default args",
+        b"LLM engine",
+        b"API server version",
+        b"Chunked prefill is enabled",
+        b"mamba_ssm_cache_dtype",
+        b"(Worker_",
     )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ranks = Ranks()
+        self._notes: list[str] = []
+
+    @property
+    def recognised(self) -> bool:
+        """A memory figure was found; a block size alone is none."""
+        return bool(self.seen.figures.keys() - {"block"})
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was read from the names of the workers."""
+        return tuple(self._notes)
 
     def feed(self, line: str, number: int) -> None:
         """Figures, settings and the model of one line."""
+        workers = _WORKERS.search(line)
+        if workers:
+            self._ranks.read(workers[1].replace("_", " "))
         for name, pattern, unit in _FIGURES:
             match = pattern.search(line)
             if match:
-                self.seen.add(name, printed(match[1].rstrip("."), number, unit))
+                self.seen.add(name, printed(match[1].rstrip("."), number, unit, digits=_DIGITS if unit else 0))
         length = _LENGTH.search(line)
         if length:
             self.seen.settings["context"] = int((length[1] or length[2]).replace(",", ""))
-        if "LLM engine" in line or "non-default args" in line:
+        version = _VERSION.search(line)
+        if version and ("LLM engine" in line or "API server" in line):
+            self.seen.version = version[1]
+        if any(saying in line for saying in _SAYING):
             self._settings(line)
 
     def _settings(self, line: str) -> None:
-        version, model = _VERSION.search(line), _MODEL.search(line)
-        if version:
-            self.seen.version = version[1]
+        model = _MODEL.search(line)
         if model:
             self.seen.model = model[1]
         for name, pattern, read in _SETTINGS:
@@ -85,33 +128,52 @@ class VllmLog(Recogniser):
             if match:
                 self.seen.settings.setdefault(name, read(match[1]))
 
-    def workload(self) -> Workload:
+    def workload(self, **more: Any) -> Workload:
         """The question that the log answers."""
-        settings = self.seen.settings
+        settings = {**self.seen.settings, **more}
+        if "speculative_method" not in settings:
+            settings.pop("num_speculative_tokens", None)  # a draft model of its own: its layers are not in the log
         asked = {key: settings[key] for key in _WORKLOAD_KEYS if key in settings}
-        return Workload(**asked, engine_args={key: value for key, value in settings.items() if key not in _WORKLOAD_KEYS})
+        args = {key: value for key, value in settings.items() if key not in (*_WORKLOAD_KEYS, _DECIMAL)}
+        return Workload(**asked, engine_args=args)
 
     def rows(self, architecture: Architecture) -> list[Row]:
         """Tokens, concurrency, blocks and the refusal's figures, recomputed from the memory that the log prints."""
-        asked = self.workload()
-        found = [*self._capacity_rows(architecture, asked), *self._needed_rows(architecture, asked)]
-        return [row if row.within else replace(row, reason=self._reason(architecture, asked, row)) for row in found]
+        self._notes += self._ranks.settle(self.seen.settings)
+        found = list(self._rows(architecture))
+        return explained(found, _tiers(self.seen.settings), lambda more: self._rows(architecture, **more))
 
-    def _capacity_rows(self, architecture: Architecture, asked: Workload) -> Iterator[Row]:
-        memory = self.seen.smallest("available")
+    def _rows(self, architecture: Architecture, **more: Any) -> Iterator[Row]:
+        asked = self.workload(**more)
+        memory = self.seen.smallest("available") or self.seen.last("refused")
         if memory is None:
             yield from self._closing_row(asked)
-            return
-        low, high = (self._capacity(architecture, asked, value) for value in (memory.low, memory.high))
+        else:
+            scale = Fraction(10**9, 1024**3) if more.get(_DECIMAL) else Fraction(1)
+            ends = [VLLM.fitting(architecture, asked, max(0, int(value * scale))) for value in (memory.low, memory.value + memory.half)]
+            yield from self._capacity_rows(architecture, asked, ends)
+        needed = self.seen.last("needed")
+        if needed is not None:
+            expected = Fraction(VLLM.plan(architecture, asked).per_device)
+            yield Row("memory needed", "bytes", needed.line, needed.value, expected, expected, needed.holds(expected, expected))
+
+    def _capacity_rows(self, architecture: Architecture, asked: Workload, ends: list[VllmFitting]) -> Iterator[Row]:
+        context = VLLM.context_of(architecture, asked)
+        low, high = (fitting.capacity(context) for fitting in ends)
         for name, unit in (("tokens", "tokens"), ("concurrency", "sequences"), ("blocks", "blocks")):
             figure = self.seen.smallest(name)
             if figure is not None:
-                ends = [Fraction(str(getattr(capacity, name) or 0)) for capacity in (low, high)]
-                yield Row(name, unit, figure.line, figure.value, ends[0], ends[1], figure.holds(ends[0], ends[1]))
+                bounds = [Fraction(str(getattr(capacity, name) or 0)) for capacity in (low, high)]
+                row = Row(name, unit, figure.line, figure.value, bounds[0], bounds[1], figure.holds(*bounds))
+                yield replace(row, reason=self._older_meaning(figure, ends, low.block_size)) if name == "tokens" and not row.within else row
+        block = self.seen.last("block")
+        if block is not None:
+            size = Fraction(low.block_size or 0)
+            yield Row("attention block", "tokens", block.line, block.value, size, size, block.holds(size, size))
         longest = self.seen.last("longest")
         if longest is not None:
-            ends = [Fraction(self._longest(architecture, asked, value)) for value in (memory.low, memory.high)]
-            yield Row("longest context", "tokens", longest.line, longest.value, ends[0], ends[1], longest.holds(ends[0], ends[1]))
+            bounds = [Fraction(_longest(architecture, asked, fitting)) for fitting in ends]
+            yield Row("longest context", "tokens", longest.line, longest.value, bounds[0], bounds[1], longest.holds(*bounds))
 
     def _closing_row(self, asked: Workload) -> Iterator[Row]:
         """Without the memory: tokens must be concurrency x length."""
@@ -121,85 +183,82 @@ class VllmLog(Recogniser):
         low, high = (value * asked.context for value in (concurrency.low, concurrency.high))
         yield Row("tokens = concurrency x length", "tokens", tokens.line, tokens.value, low, high, tokens.holds(low, high))
 
-    def _needed_rows(self, architecture: Architecture, asked: Workload) -> Iterator[Row]:
-        needed = self.seen.last("needed")
-        if needed is not None:
-            expected = Fraction(get_engine("vllm").plan(architecture, asked).per_device)
-            yield Row("memory needed", "bytes", needed.line, needed.value, expected, expected, needed.holds(expected, expected))
+    @property
+    def _is_older(self) -> bool:
+        """The figure of tokens is not concurrency x length."""
+        tokens, concurrency, context = self.seen.last("tokens"), self.seen.last("concurrency"), self.seen.settings.get("context")
+        if tokens is None or concurrency is None or context is None:
+            return True  # it cannot be told
+        return not tokens.holds(concurrency.low * context, concurrency.high * context)
 
-    @staticmethod
-    def _capacity(architecture: Architecture, asked: Workload, memory: Fraction) -> Capacity:
-        found = get_engine("vllm").capacity(architecture, asked, max(0, int(memory)))
-        assert found is not None  # noqa: S101  vLLM always has a notion of its capacity
-        return found
-
-    @staticmethod
-    def _longest(architecture: Architecture, asked: Workload, memory: Fraction) -> int:
-        from kvcalc.fit import largest_context
-
-        fitting = get_engine("vllm").fitting(architecture, asked, max(0, int(memory)))
-        return largest_context(architecture, asked, fitting, beyond=True) or 0
-
-    def _reason(self, architecture: Architecture, asked: Workload, row: Row) -> str:
-        """The first of the usual suspects under which the row closes."""
-        tokens, memory = self.seen.smallest("tokens"), self.seen.smallest("available")
-        if row.figure.startswith("tokens") and memory is not None and tokens is not None:
-            older = self._older_meaning(architecture, asked, memory, tokens)
-            if older:
-                return older
-        for text, changed in _suspects(asked):
-            if self._closes(architecture, changed, row, memory):
-                return text
-        if memory is not None:
-            decimal = Printed(memory.value * 10**9 / 1024**3, memory.half, "GB", memory.line)
-            if self._closes(architecture, asked, row, decimal):
-                return "the memory was printed in GB (10^9 bytes), not GiB"
-        return "none of the usual reasons explains it: compare model, settings and version"
-
-    def _closes(self, architecture: Architecture, asked: Workload, row: Row, memory: Printed | None) -> bool:
-        try:
-            if row.figure == "memory needed":
-                rows = list(self._needed_rows(architecture, asked))
-            elif memory is None:
-                return False
-            else:
-                ends = [self._capacity(architecture, asked, value) for value in (memory.low, memory.high)]
-                values = [Fraction(str(getattr(capacity, row.figure, None) or 0)) for capacity in ends]
-                return Printed(row.logged, Fraction(1, 200) if row.figure == "concurrency" else Fraction(0)).holds(*values)
-        except KvcalcError:
-            return False
-        return any(found.within for found in rows)
-
-    def _older_meaning(self, architecture: Architecture, asked: Workload, memory: Printed, tokens: Printed) -> str:
+    def _older_meaning(self, tokens: Printed, ends: list[VllmFitting], block: int | None) -> str:
         """Releases up to 0.20 printed blocks // groups x block size."""
-        low, high = (self._capacity(architecture, asked, value) for value in (memory.low, memory.high))
-        if low.blocks is None or high.blocks is None or not low.block_size:
+        groups = len(ends[0].pool.groups)
+        if not self._is_older or not block or groups <= 1:
             return ""
-        for groups in range(1, 33):
-            ends = [
-                Fraction(capacity.blocks // groups * (capacity.block_size or 0)) for capacity in (low, high) if capacity.blocks is not None
-            ]
-            if tokens.holds(*ends):
-                return f"an older release's meaning of the line: blocks // {groups} groups x {low.block_size}"
-        return ""
+        bounds = [Fraction(fitting.pool.blocks(fitting.memory) // groups * block) for fitting in ends]
+        return f"an older release's meaning of the line: blocks // {groups} groups x {block}" if tokens.holds(*bounds) else ""
 
 
-def _suspects(asked: Workload) -> Iterator[tuple[str, Workload]]:
-    """The usual differences between what was asked and what ran."""
+def _longest(architecture: Architecture, asked: Workload, fitting: VllmFitting) -> int:
+    from kvcalc.fit import largest_context
 
-    def with_args(**more: Any) -> Workload:
-        return replace(asked, engine_args={**asked.engine_args, **more})
+    return largest_context(architecture, asked, fitting, beyond=True) or 0
 
-    yield "windows were not honoured (hybrid manager off)", with_args(disable_hybrid_kv_cache_manager=True)
-    yield "the cache was kept in fp8", replace(asked, kv_dtype="fp8")
-    yield "the cache was kept in the model's type", replace(asked, kv_dtype="auto")
-    yield "prefix caching was off", with_args(enable_prefix_caching=False)
-    yield "the recurrent state was kept in fp32", with_args(mamba_ssm_cache_dtype="float32")
-    yield "async scheduling was off (fewer tokens in flight)", with_args(async_scheduling=False)
-    yield "another limit of batched tokens: 2,048", with_args(max_num_batched_tokens=2048)
-    yield "another limit of batched tokens: 16,384", with_args(max_num_batched_tokens=16384)
-    if asked.tensor_parallel > 1:
-        yield "heads were replicated, not divided, over the ranks", replace(asked, tensor_parallel=1)
-    for ranks in (2, 4, 8):
-        if ranks > asked.tensor_parallel:
-            yield f"it ran with tensor parallel size {ranks}", replace(asked, tensor_parallel=ranks)
+
+_RANKS = (2, 4, 8)
+#: Any card but a Hopper: gated DeltaNet's prefill hands out no states there, and fewer tokens are in flight by default.
+_CARD = {"gpu": "a100-80gb"}
+_CARD_TEXT = "the card is no Hopper card (an H100 is assumed)"
+
+
+def _tiers(settings: dict[str, Any]) -> tuple[Suspects, ...]:
+    """The usual differences between what was asked and what ran: one at a time, then two, then three."""
+    ranks = int(settings.get("tensor_parallel", 1))
+    parallel: Suspects = tuple((f"it ran with tensor parallel size {more}", {"tensor_parallel": more}) for more in _RANKS if more > ranks)
+    if "pipeline_parallel" not in settings:
+        parallel += (("it ran with pipeline parallel size 2", {"pipeline_parallel": 2}),)
+    card: Suspects = () if "gpu" in settings else ((_CARD_TEXT, _CARD),)
+    types: Suspects = (
+        ("the cache was kept in fp8", {"kv_dtype": "fp8"}),
+        ("the cache was kept in the model's type", {"kv_dtype": "auto"}),
+    )
+    states: Suspects = (
+        ("prefix caching was off", {"enable_prefix_caching": False}),
+        ("the recurrent state was kept in fp32", {"mamba_ssm_cache_dtype": "float32"}),
+        ("the recurrent state was kept in the model's type", {"mamba_ssm_cache_dtype": "bfloat16"}),
+    )
+    drafts: Suspects = tuple(
+        (f"multi-token prediction, draft tokens: {count}", {"speculative_method": "mtp", "num_speculative_tokens": count})
+        for count in range(1, 5)
+    )
+    steps: Suspects = (
+        ("async scheduling was off (fewer tokens in flight)", {"async_scheduling": False}),
+        *((f"another limit of batched tokens: {size:,}", {"max_num_batched_tokens": size}) for size in (2048, 4096, 8192, 16384)),
+    )
+    blocks: Suspects = tuple(
+        (f"another block size: {size}", {"block_size": size}) for size in (32, 64, 128, 256) if "block_size" not in settings
+    )
+    one: Suspects = (
+        ("windows were not honoured (hybrid manager off)", {"disable_hybrid_kv_cache_manager": True}),
+        *types,
+        *states,
+        *steps,
+        *card,
+        *parallel,
+        *drafts,
+        *blocks,
+        *((("heads were replicated, not divided, over the ranks", {"tensor_parallel": 1}),) if ranks > 1 else ()),
+        ("the memory was printed in GB (10^9 bytes), not GiB", {_DECIMAL: True}),
+    )
+    two = (
+        *_both(types, (*card, *parallel, *states, *drafts)),
+        *_both(card, (*parallel, *states, *drafts)),
+        *_both(parallel, (*states, *drafts, *blocks)),
+    )
+    three = (*_both(_both(types, card), (*parallel, *states, *drafts)), *_both(_both(card, parallel), (*states, *drafts)))
+    return one, two, three
+
+
+def _both(some: Suspects, others: Suspects) -> Suspects:
+    return tuple((f"{text}, and {other}", {**changed, **more}) for text, changed in some for other, more in others)

@@ -244,3 +244,149 @@ def test_sglang_tokens_alone_are_not_evaluated() -> None:
     found = read("max_total_num_tokens=440916, max_running_requests=48, context_len=8192\n", "llama-3.1-8b")
     assert found.exit_code == 3
     assert found.notes == ("nothing to compare: the lines 'KV Cache is allocated' give the bytes of the pools",)
+
+
+# --- vLLM ------------------------------------------------------------------------------------------------------------------------
+
+
+def vllm(available: str, tokens: str, times: str, length: str) -> str:
+    return (
+        f"(EngineCore pid=7) INFO 07-06 22:52:09 [gpu_worker.py:508] Available KV cache memory: {available} GiB\n"
+        f"(EngineCore pid=7) INFO 07-06 22:52:09 [kv_cache_utils.py:2146] GPU KV cache size: {tokens} tokens\n"
+        f"(EngineCore pid=7) INFO 07-06 22:52:09 [kv_cache_utils.py:2147] Maximum concurrency for {length} tokens per request: {times}x\n"
+    )
+
+
+def reasons(text: str, model: str) -> dict[str, str]:
+    return {row.figure: row.reason for row in read(text, model).rows}
+
+
+def test_vllm_ranks_are_read_from_the_workers_names() -> None:
+    """Qwen3-30B-A3B on two GPUs, of which one line was pasted (public log, vLLM 0.10.2)."""
+    log = (
+        "(Worker_TP1_EP1 pid=2295) INFO 09-24 19:58:12 [gpu_worker.py:298] Available KV cache memory: 25.91 GiB\n"
+        "(EngineCore_DP0 pid=2225) INFO 09-24 19:58:12 [kv_cache_utils.py:864] GPU KV cache size: 566,016 tokens\n"
+        "(EngineCore_DP0 pid=2225) INFO 09-24 19:58:12 [kv_cache_utils.py:868] Maximum concurrency for 32,768 tokens per request: 17.27x\n"
+    )
+    found = read(log, "qwen3-30b-a3b")
+    assert closes(found) == ["tokens", "concurrency"]
+    assert found.notes == ("tensor parallel size 2 read from the names of the ranks",)
+
+
+def test_vllm_drops_zeros_and_still_means_hundredths() -> None:
+    """6.5 GiB is 6.495 to 6.505: 53,288 tokens of Llama-3.1-8B would need 6.5049 GiB, 53,600 tokens 6.543 GiB."""
+    assert closes(read(vllm("6.5", "53,248", "6.50", "8,192"), "llama-3.1-8b"))
+    assert read(vllm("6.5", "53,600", "6.54", "8,192"), "llama-3.1-8b").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (
+            "ValueError: To serve at least one request with the models's max seq len (40960), (10.00 GiB KV cache is needed, which is larger than"
+            " the available KV cache memory (1.25 GiB). Based on the available memory,  Try increasing\n"
+        ),  # vLLM 0.9
+        (
+            "ValueError: To serve at least one request with the model's max seq len (40960),\n10.0 GiB KV cache is needed, which is larger than"
+            " the available KV cache memory (1.25 GiB). Based on the available memory, the estimated maximum model length is 5120.\n"
+        ),
+        (
+            "To serve at least one request with the model's max seq len (40960), (10.0 GiB KV cache is needed, which is larger than the"
+            " available (1.25 GiB)\n"
+        ),
+    ],
+)
+def test_vllm_refusals_of_every_wording(text: str) -> None:
+    """Qwen3-32B at its full length (public logs, vLLM 0.9 and later)."""
+    assert "memory needed" in closes(read(text, "qwen3-32b"))
+
+
+def test_vllm_a_refusal_tells_what_there_was() -> None:
+    """MiniMax-M2.7 on two DGX Spark (spark-vllm-docker issue 396, vLLM 0.29.1): 23.25 GiB needed, 22.5 there, 190,272 tokens at most."""
+    log = (
+        "Available KV cache memory: 22.5 GiB\nValueError: To serve at least one request with the model's max seq len (196608), 23.25 GiB KV cache"
+        " is needed, which is larger than the available KV cache memory (22.5 GiB). Based on the available memory, the estimated maximum"
+        " model length is 190272.\n"
+    )
+    assert closes(read("tensor_parallel_size=2 LLM engine\n" + log, "minimax-m2.7")) == ["longest context", "memory needed"]
+    hidden = reasons(log, "minimax-m2.7")
+    assert set(hidden) == {"longest context", "memory needed"}
+    assert all("it ran with tensor parallel size 2" in reason for reason in hidden.values())
+
+
+def test_vllm_hybrids_on_other_cards() -> None:
+    """Qwen3.6-35B-A3B in fp8 on an RTX 5090 (club-3090 issue 612, vLLM 0.24.0)."""
+    args = (
+        "non-default args: {'model': '/models/a', 'max_model_len': 131072, 'kv_cache_dtype': 'fp8', 'enable_prefix_caching': True,"
+        " 'max_num_batched_tokens': 8192, 'max_num_seqs': 1}\n"
+        "Initializing a V1 LLM engine (v0.24.0) with config: mo"
+    )
+    found = read(vllm("5.98", "567,978", "4.33", "131,072") + args, "qwen3.6-35b-a3b")
+    assert {row.reason for row in found.rows} == {"the card is no Hopper card (an H100 is assumed)"}
+    assert found.notes == ("the log is of vllm 0.24.0, and kvcalc has the rules of 0.33.0",)
+
+
+def test_vllm_an_older_release_beside_other_reasons() -> None:
+    """Qwen3.6-27B in fp8 on a card of 24 GiB (public log, 2026-05): the tokens of the line are blocks // 4 groups x 1568."""
+    block = "Setting attention block size to 1568 tokens to ensure that attention page size is >= mamba page size.\n"
+    found = reasons(block + vllm("6.67", "53,312", "5.15", "32,768"), "qwen3.6-27b")
+    why = "the cache was kept in fp8, and the card is no Hopper card (an H100 is assumed)"
+    assert found == {
+        "tokens": f"{why}; an older release's meaning of the line: blocks // 4 groups x 1568",
+        "concurrency": why,
+        "attention block": why,
+    }
+
+
+def test_vllm_three_things_that_nobody_printed() -> None:
+    """Qwen3.8-27B with two draft tokens on two cards (public notes, 2026-08): 12.29 GiB, 364,688 tokens."""
+    found = reasons(vllm("12.29", "364,688", "1.39", "262,144"), "qwen3.6-27b")
+    assert set(found.values()) == {
+        "the card is no Hopper card (an H100 is assumed), and it ran with tensor parallel size 2, and multi-token prediction, draft tokens: 2"
+    }
+
+
+def test_vllm_settings_of_speculation_and_of_states_are_read() -> None:
+    log = (
+        "Initializing a V1 LLM engine (v0.1.dev1+g4d2a68d64) with config: model='/m/Qwen3.8-27B', speculative_config=SpeculativeConfig("
+        "method='mtp', model='/m/Qwen3.8-27B', num_spec_tokens=1), max_seq_len=262144, tensor_parallel_size=1, decode_context_parallel_size=1\n"
+        "Chunked prefill is enabled with max_num_batched_tokens=2048.\n"
+        "Updating mamba_ssm_cache_dtype to 'float16' for NemotronH model\n"
+    )
+    found = read(log + vllm("18.53", "1", "1.00", "262,144"), "qwen3.6-27b")
+    assert found.version == ""  # a build from source does not know its release
+    assert found.settings["speculative_method"] == "mtp"
+    assert found.settings["num_speculative_tokens"] == 1
+    assert found.settings["max_num_batched_tokens"] == 2048
+    assert found.settings["mamba_ssm_cache_dtype"] == "float16"
+    drafted = read(log.replace("method='mtp'", "method='draft_model'") + vllm("18.53", "1", "1.00", "262,144"), "qwen3.6-27b")
+    assert drafted.exit_code == 1  # answered without the draft's layers, which no log describes
+
+
+# --- TensorRT-LLM ----------------------------------------------------------------------------------------------------------------
+
+
+def test_tensorrt_llm_lines_of_every_age() -> None:
+    """A 7B model in fp16 (TensorRT-LLM issue 1400, 0.8), Qwen3-0.6B and gpt-oss-120b (public logs, 2025 and 2026)."""
+    old = "[TensorRT-LLM][INFO] Allocate 69524783104 bytes for k/v cache. \n[TensorRT-LLM][INFO] Using 132608 tokens in paged KV cache.\n"
+    assert closes(read(old, "llama-2-7b")) == ["pool"]
+    small = "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 68.69 GiB for max tokens in paged KV cache (643136).\n"
+    assert closes(read(small, "qwen3-0.6b")) == ["pool"]
+    windows = (
+        "[TensorRT-LLM][INFO] Max KV cache blocks per sequence: 288 [window size=8224], tokens per block=32, primary blocks=257, secondary blocks=0\n"
+        "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 0.56 GiB for max tokens in paged KV cache (8224).\n"
+    )
+    assert closes(read(windows, "gpt-oss-120b")) == ["pool", "blocks"]
+
+
+def test_tensorrt_llm_the_pool_follows_the_dry_run() -> None:
+    dry = "[MemUsageChange] Allocated 0.56 GiB for max tokens in paged KV cache (8224).\n"
+    pool = "[MemUsageChange] Allocated 68.69 GiB for max tokens in paged KV cache (643136).\n"
+    assert closes(read(dry + pool, "qwen3-0.6b")) == ["pool"]
+
+
+def test_tensorrt_llm_blocks_from_the_free_memory() -> None:
+    """0.9 x 20 GiB // (32 x 131,072 B) blocks of Llama-3.1-8B (worked)."""
+    log = "Memory usage when calculating max tokens in paged kv cache: total: 39.39 GiB, available: 20.00 GiB\nNumber of blocks in KV cache primary pool: {}\n"
+    assert closes(read(log.format(4608), "llama-3.1-8b")) == ["blocks"]
+    assert read(log.format(2304), "llama-3.1-8b").rows[0].reason == "another block size: 64"
