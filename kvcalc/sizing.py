@@ -65,6 +65,31 @@ class Sized:
     smallest: int | None
     share: tuple[str, Fraction] | None = None
 
+    @property
+    def fits(self) -> bool:
+        """The question fits under the likely overhead."""
+        return self.fit.fits
+
+    @property
+    def max_context(self) -> int | None:
+        """As that of `fit`, under the likely overhead; `context_range` under the others."""
+        return self.fit.max_context
+
+    @property
+    def max_sequences(self) -> int | None:
+        """As that of `fit`, under the likely overhead; `sequences_range` under the others."""
+        return self.fit.max_sequences
+
+    @property
+    def needed(self) -> int | None:
+        """The least bytes per device that hold the question."""
+        return self.fit.needed
+
+    @property
+    def remedies(self) -> tuple[Remedy, ...]:
+        """Changes that make it fit, one at a time."""
+        return self.fit.remedies
+
     def to_dict(self) -> dict[str, Any]:
         """The document `kvcalc.fit/1`, with what a card adds."""
         return self.fit.to_dict() | {

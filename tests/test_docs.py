@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import re
 import runpy
@@ -133,6 +134,16 @@ class Example(NamedTuple):
 def blocks(page: Path) -> list[tuple[str, str, str]]:
     """Language, file name and text of every fenced block."""
     return FENCE.findall(page.read_text(encoding="utf-8"))
+
+
+def test_what_python_shows_is_what_it_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kvcalc.yaml").write_text(BUDGETS, encoding="utf-8")
+    for page in PAGES:
+        text = "\n".join(code for language, _, code in blocks(page) if language == "pycon")
+        test = doctest.DocTestParser().get_doctest(text, {}, name_of(page), None, 0)
+        report: list[str] = []
+        assert not doctest.DocTestRunner().run(test, out=report.append).failed, "".join(report)
 
 
 def examples() -> Iterator[Example]:
