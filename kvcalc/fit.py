@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kvcalc.engines import get_engine
 from kvcalc.errors import EngineRejectsError, KvcalcError, UsageError
 from kvcalc.estimate import engine_dict, model_dict, workload_dict
+from kvcalc.memory_budget import idle_share
 from kvcalc.plan import Capacity
 from kvcalc.sources import load
 from kvcalc.units import parse_bytes
@@ -127,7 +128,7 @@ def fit(request: Request, *, budget: Budget | None = None, beyond: bool = False)
         capacity,
         None if workload.context == -1 and not fits else least_memory(fitting, asked),
         () if fits else tuple(remedies(architecture, engine, settled, budget, fitting, longest)),
-        notes=tuple(dict.fromkeys((*plan.notes, *capacity.notes))),
+        notes=tuple(dict.fromkeys((*plan.notes, *capacity.notes, *idle_share(request, plan.notes)))),
         warnings=tuple(dict.fromkeys((*plan.warnings, *capacity.warnings))),
     )
 

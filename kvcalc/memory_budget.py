@@ -22,6 +22,8 @@ from kvcalc.hardware import Gpu, get_gpu
 from kvcalc.units import GIB, MIB, clean
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kvcalc.architecture import Architecture
     from kvcalc.request import Request
     from kvcalc.workload import Workload
@@ -211,11 +213,26 @@ def utilization_for(engine: str, memory: MemoryBudget, needed: int) -> tuple[str
     return share.setting, Fraction(math.ceil(exact * 1000), 1000)
 
 
+def idle_share(request: Request, said: Iterable[str]) -> tuple[str, ...]:
+    """A note where the engine's share of a card is set and the memory for the cache is given, so that the share does nothing.
+
+    said    notes of the engine, which may speak of it already
+    """
+    share = _SHARES[request.engine]
+    if share.free or request.workload.kv_memory is None or not _sets(request, share.setting) or any(share.setting in note for note in said):
+        return ()
+    return (f"{share.setting} changes nothing here: it divides a card, and the memory for the cache is given",)
+
+
+def _sets(request: Request, setting: str) -> bool:
+    return bool(setting) and setting in {str(key).replace("-", "_") for key in request.workload.engine_args}
+
+
 def _utilization(share: Share, request: Request, gpu: Gpu, given: float | None, sure: dict[str, str]) -> Fraction:
-    if given is None and share.setting:
+    if _sets(request, share.setting):
+        if given is not None:
+            raise UsageError(f"the share of the card is set twice, by utilization and by {share.setting}", "give one of them")
         given = get_engine(request.engine).read_args(request.workload.engine_args).get(share.setting)
-        if share.setting not in {str(key).replace("-", "_") for key in request.workload.engine_args}:
-            given = None
     if given is not None:
         if not 0 < given <= 1:
             raise UsageError(f"utilization {given:g} is not a fraction of the memory", "write it like 0.9")

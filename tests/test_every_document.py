@@ -53,6 +53,8 @@ QUESTIONS: tuple[tuple[str, ...], ...] = (
     ("fit", "mamba-2.8b", "--kv-memory", "1GiB", "-n", "5000"),
     ("fit", "llama-3.1-8b", "-e", "vllm", "--gpu", "h100-80gb:2"),
     ("fit", "llama-3.1-8b", "--memory", "80GB", "--weights", "1GiB"),
+    ("fit", "gemma-3-27b", "-e", "vllm", "--kv-memory", "19GiB", "--table", "--kv-dtype", "auto,fp8"),
+    ("fit", "llama-3.1-8b", "-e", "vllm", "--gpu", "h100-80gb", "--table"),
     ("fit", "llama-3.1-8b", "-e", "sglang", "--gpus", "all", "-c", "8k"),
     ("fit", "llama-3.1-8b", "--kv-memory", "40GiB", "--lengths", "100,2k,16k"),
     ("fit", "llama-3.1-8b", "--kv-memory", "40GiB", "--lengths", "lognormal:mean=2k:p99=16k"),

@@ -14,7 +14,7 @@ from kvcalc.budgets.verdict import Check, Verdict
 from kvcalc.engines import get_engine
 from kvcalc.errors import KvcalcError, UsageError
 from kvcalc.fit import MOST, largest_context, last_that
-from kvcalc.memory_budget import memory_budget, without_share
+from kvcalc.memory_budget import idle_share, memory_budget, without_share
 from kvcalc.sources import load
 from kvcalc.sources.weights import measured_weights
 
@@ -52,10 +52,10 @@ def _verdict(case: Case) -> Verdict:
     budget, workload = case.budget, case.budget.request.workload
     try:
         plan, checks = case.ask(workload, case.fitting(workload))
-        growth, memory = case.growth(plan), case.memory(workload)
+        growth, memory, notes = case.growth(plan), case.memory(workload), idle_share(budget.request, plan.notes)
         if not any(check.over for check in checks):
-            return Verdict(budget, "pass", plan, checks, growth=growth, memory=memory)
-        return Verdict(budget, "over", plan, checks, tuple(remedies(case, plan, checks)), growth=growth, memory=memory)
+            return Verdict(budget, "pass", plan, checks, growth=growth, memory=memory, notes=notes)
+        return Verdict(budget, "over", plan, checks, tuple(remedies(case, plan, checks)), growth=growth, memory=memory, notes=notes)
     except KvcalcError as error:
         return Verdict(budget, "error", error=error)
 

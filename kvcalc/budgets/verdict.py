@@ -78,6 +78,7 @@ class Verdict:
 
     status   "pass" · "over" (a limit exceeded) · "error" (could not be evaluated; never a pass)
     memory   bytes a device for the cache that min_context, min_sequences and min_tokens were held against; None without such limits
+    notes    besides those of the plan
     """
 
     budget: Budget
@@ -88,6 +89,7 @@ class Verdict:
     error: KvcalcError | None = None
     growth: Fraction | None = None
     memory: int | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -119,7 +121,7 @@ class Verdict:
             "remedies": [remedy.to_dict() for remedy in self.remedies],
             "message": self.budget.message,
             "error": self.error.to_dict() if self.error else None,
-            "notes": list(plan.notes) if plan else [],
+            "notes": [*(plan.notes if plan else ()), *self.notes],
             "warnings": list(plan.warnings) if plan else [],
         }
 

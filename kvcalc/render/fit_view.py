@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.render.estimate_view import engine_name
-from kvcalc.render.view import Column, Facts, Table, Text, View
+from kvcalc.render.view import Column, Facts, Table, View
 from kvcalc.units import clean, human, show_bytes, show_tokens
 
 if TYPE_CHECKING:
@@ -18,15 +18,12 @@ _SHARES = (
     Column("size", "size", "size", 1),
     Column("known", "how it is known", "prose", 2),
 )
-_CAPACITY = (
-    ("tokens", "tokens"),
-    ("concurrency", "concurrency"),
-    ("blocks", "blocks"),
-    ("block_bytes", "bytes of a block"),
-    ("block_size", "tokens of a block"),
-    ("sliding_tokens", "sliding tokens"),
-    ("state_slots", "state slots"),
-)
+_CAPACITY = ("tokens", "concurrency", "blocks", "block_bytes", "block_size", "sliding_tokens", "state_slots")
+_COUNTED = (("tokens", "tokens"), ("sliding_tokens", "sliding tokens"), ("state_slots", "state slots"))
+#: Settings of a remedy whose option has another name.
+_OPTIONS = {"context": "--ctx", "sequences": "--sequences", "tensor_parallel": "--tp", "pipeline_parallel": "--pp"}
+#: What a device that is no card of the catalogue is called.
+_NO_CARD = "memory"
 _RANKED = (
     Column("gpu", "id"),
     Column("name", "name", "text", 2),
@@ -57,9 +54,9 @@ def view(document: Mapping[str, Any]) -> View:
     if document.get("smallest_devices"):
         facts.append(("enough", f"{document['smallest_devices']} of these devices"))
     capacity = document["capacity"]
-    said = [f"{label} {_figure(capacity[key])}" for key, label in _CAPACITY if capacity[key] is not None]
+    said = _capacity(capacity)
     if said:
-        facts.append((f"{document['engine']['name']} itself", ", ".join(said)))
+        facts.append((f"{document['engine']['name']} itself", said))
     bound = document.get("decode_bound")
     if bound:
         facts.append(("decoding", f"at most {bound['tokens_per_second']:,} tokens/s in all ({bound['text']})"))
@@ -67,10 +64,30 @@ def view(document: Mapping[str, Any]) -> View:
     if not isinstance(origin, str) and not document["budget"]["kv_bytes_per_device"]:
         facts.append(("nothing is left", "weights and overhead alone exceed the memory of one device"))
     blocks: list[Any] = [Facts(tuple(facts)), memory_table(document)]
-    remedies = [remedy["text"] for remedy in document["remedies"]]
-    if remedies:
-        blocks.append(Text(tuple(clean(text, 400) for text in remedies), "It would fit with one of"))
+    if document["remedies"]:
+        blocks.append(Facts(tuple(_remedy(remedy, origin) for remedy in document["remedies"]), "It would fit with one of"))
     return View(_headline(document), tuple(blocks), tuple(document["notes"]), tuple(document["warnings"]), data=_data(document))
+
+
+def _remedy(remedy: Mapping[str, Any], origin: str | Mapping[str, Any]) -> tuple[str, str]:
+    """`--ctx 3312`, and what it means; more of a card are a number behind its name."""
+    setting, value = remedy["setting"], remedy["value"]
+    if setting in ("tensor_parallel", "pipeline_parallel") and not isinstance(origin, str) and origin["gpu"] != _NO_CARD:
+        return f"--gpu {clean(origin['gpu'], 40)}:{value}", clean(remedy["text"], 400)
+    return f"{_OPTIONS.get(setting, '--' + setting.replace('_', '-'))} {value}", clean(remedy["text"], 400)
+
+
+def _capacity(capacity: Mapping[str, Any]) -> str:
+    """`491,520 tokens, concurrency 3.75, 30,720 blocks of 16 tokens and 2,097,152 B`: what the engine has a notion of."""
+    blocks, size, width = (capacity[key] for key in ("blocks", "block_size", "block_bytes"))
+    block = " and ".join(
+        text for text in (f"{size:,} token{'s' if size != 1 else ''}" if size else "", show_bytes(width) if width else "") if text
+    )
+    counted = f"{_figure(blocks)} blocks" if blocks is not None else "blocks" if block else ""
+    parts = [f"{_figure(capacity[key])} {label}" for key, label in _COUNTED if capacity[key] is not None]
+    if capacity["concurrency"] is not None:
+        parts.insert(1 if capacity["tokens"] is not None else 0, f"concurrency {_figure(capacity['concurrency'])}")
+    return ", ".join([*parts, " of ".join(text for text in (counted, block) if text)] if counted else parts)
 
 
 def _headline(document: Mapping[str, Any]) -> str:
@@ -135,11 +152,11 @@ def _data(document: Mapping[str, Any]) -> Table:
     """For CSV: one row with the answer."""
     keys = ("fits", "max_context", "max_sequences")
     columns = (*(Column(key, key) for key in keys), Column("kv_bytes_per_device", "kv_bytes_per_device", "count"))
-    columns += tuple(Column(key, key) for key, _ in _CAPACITY)
+    columns += tuple(Column(key, key) for key in _CAPACITY)
     values = (
         *(document[key] for key in keys),
         document["budget"]["kv_bytes_per_device"],
-        *(document["capacity"][key] for key, _ in _CAPACITY),
+        *(document["capacity"][key] for key in _CAPACITY),
     )
     return Table(columns, (tuple(None if value is None else value for value in values),))
 

@@ -189,3 +189,13 @@ def test_the_last_that_holds_wherever_the_search_begins(most: int, guess: int) -
         assert all(1 <= value <= most for value in asked)
         assert len(asked) <= 3 + 2 * most.bit_length()
     assert last_between(5, 4, guess, lambda _: True) is None
+
+
+def test_a_share_of_a_card_does_nothing_where_the_memory_is_given(tmp_path: Path) -> None:
+    asked = {"context": 1024, "engine": "vllm", "engine_args": {"gpu_memory_utilization": 0.8}, "limits": {"min_tokens": 1024}}
+    given, card = gate(tmp_path, asked | {"kv_memory": "1GiB"}, asked | {"gpu": "h100-80gb", "weights": "15GiB"}).verdicts
+    assert [note for note in given.to_dict()["notes"] if "gpu_memory_utilization changes nothing here" in note]
+    assert not [note for note in card.to_dict()["notes"] if "changes nothing" in note]
+    twice = gate(tmp_path, asked | {"gpu": "h100-80gb", "weights": "15GiB", "utilization": 0.7}).verdicts[0]
+    assert twice.error is not None
+    assert twice.error.message == "the share of the card is set twice, by utilization and by gpu_memory_utilization"
