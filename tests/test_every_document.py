@@ -36,6 +36,11 @@ GPU KV cache size: 491,520 tokens
 Maximum concurrency for 131,072 tokens per request: 3.75x
 """
 GB_LOG = "KV Cache is allocated. #tokens: 440916, K size: 26.91 GB, V size: 13.01 GB\nmax_total_num_tokens=440916\n"
+REFUSED_LOG = (
+    "To serve at least one request with the model's max seq len (131072), (16.0 GiB KV cache is needed, which is larger than the "
+    "available KV cache memory (10.0 GiB)\n"
+)
+CUT_LOG = 'source=runner.go:153 msg="truncating input prompt" limit=4096 prompt=10211 keep=4 new=4096\n'
 BUDGETS = [
     {"name": "met", "model": "llama-2-7b", "context": 4096, "limits": {"total": "1TiB", "max_growth": "5%"}},
     {"name": "over", "model": "gpt2", "limits": {"total": "1MiB", "per_token": "1KiB"}, "message": "ask first"},
@@ -79,6 +84,8 @@ QUESTIONS: tuple[tuple[str, ...], ...] = (
     ("check", "--baseline", "before.json"),
     ("reconcile", "vllm.log"),
     ("reconcile", "sglang.log", "-m", "llama-3.1-8b"),
+    ("reconcile", "refused.log", "-m", "llama-3.1-8b"),
+    ("reconcile", "cut.log", "-m", "llama-3.1-8b"),
     ("reconcile", "broken.yaml"),
     ("reconcile", "--growth", "1GiB", "--tokens", "100", "gpt2"),
 )
@@ -110,6 +117,8 @@ class Ask:
         (folder / "kvcalc.yaml").write_text(json.dumps({"budgets": BUDGETS}))
         (folder / "vllm.log").write_text(LOG)
         (folder / "sglang.log").write_text(GB_LOG)
+        (folder / "refused.log").write_text(REFUSED_LOG)
+        (folder / "cut.log").write_text(CUT_LOG)
         (folder / "broken.yaml").write_text("id: 5\n")
         self.document("check", "--baseline", "before.json", "--update-baseline")
 

@@ -20,6 +20,7 @@ from kvcalc.reconcile.lines import log_lines
 from kvcalc.reconcile.llamacpp import LlamaCppLog, OllamaLog
 from kvcalc.reconcile.sglang import SglangLog
 from kvcalc.reconcile.tensorrt_llm import TensorRtLlmLog
+from kvcalc.reconcile.trouble import MARKS, Complaints, Trouble
 from kvcalc.reconcile.vllm import VllmLog
 from kvcalc.sources import load
 
@@ -41,11 +42,12 @@ class Reconciliation:
     settings: dict[str, Any]
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
+    trouble: Trouble | None = None
 
     @property
     def exit_code(self) -> int:
-        """0 all within print rounding, 1 a difference, 3 nothing recognised."""
-        if not self.rows:
+        """0 all within print rounding, 1 a difference, 3 nothing recognised; what a log complains of is no difference."""
+        if not self.rows and self.trouble is None:
             return EXIT_NOT_EVALUATED
         return EXIT_OK if all(row.within for row in self.rows) else EXIT_OVER_BUDGET
 
@@ -59,6 +61,7 @@ class Reconciliation:
             "kv_dtype": None,
             "log": self.log,
             "rows": [row.to_dict() for row in self.rows],
+            "trouble": self.trouble.to_dict() if self.trouble else None,
             "notes": list(self.notes),
             "warnings": [],
         }
@@ -67,21 +70,34 @@ class Reconciliation:
 def reconcile(stream: BinaryIO, log: str, model: str | None = None) -> Reconciliation:
     """Read a log to its end and recompute its figures. Raises what loading and planning raise, UsageError without a model."""
     recognisers = [kind() for kind in RECOGNISERS]
-    marks = list(dict.fromkeys(mark for kind in RECOGNISERS for mark in kind.marks))
+    marks = list(dict.fromkeys([*MARKS, *(mark for kind in RECOGNISERS for mark in kind.marks)]))
+    complaints = Complaints()
     for number, line in log_lines(stream, marks):
+        complaints.feed(line, number)
         for recogniser in recognisers:
             with suppress(ValueError):  # a damaged number: the line says nothing
                 recogniser.feed(line, number)
     found = next((recogniser for recogniser in recognisers if recogniser.recognised), None)
     if found is None:
+        found = next((recogniser for recogniser in recognisers if recogniser.engine == complaints.engine), None)
+    if found is None:
         return Reconciliation(log, None, "", None, {}, (), ("no memory figure of a known engine was found",))
     architecture, note = _model(found, model)
-    rows = tuple(found.rows(architecture))
+    rows = tuple(found.rows(architecture)) if found.recognised else ()
     notes = [*((note,) if note else ()), *found.notes]
     ours = get_engine(found.engine).version
     if found.seen.version and not all(row.within for row in rows) and not ours.startswith(found.seen.version):
         notes.append(f"the log is of {found.engine} {found.seen.version}, and kvcalc has the rules of {ours}")
-    return Reconciliation(log, found.engine, found.seen.version, architecture, dict(found.seen.settings), rows, tuple(notes))
+    return Reconciliation(
+        log,
+        found.engine,
+        found.seen.version,
+        architecture,
+        dict(found.seen.settings),
+        rows,
+        tuple(notes),
+        complaints.answer(found, architecture),
+    )
 
 
 def _model(found: Recogniser, model: str | None) -> tuple[Architecture, str]:

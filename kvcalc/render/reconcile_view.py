@@ -23,16 +23,31 @@ _COLUMNS = (
 
 def view(document: Mapping[str, Any]) -> View:
     """What `kvcalc reconcile LOG` shows."""
-    rows = document["rows"]
+    rows, trouble = document["rows"], document["trouble"]
     within = sum(row["within"] for row in rows)
-    if not rows:
+    if not rows and trouble is None:
         return View(f"nothing recognised: {clean(document['log'])}", (), tuple(document["notes"]))
     engine = document["engine"]
     version = f" {clean(engine['version'], 20)}" if engine["version"] else ""
-    headline = f"{within} of {len(rows)} figures agree: {engine['name']}{version}, {clean(document['model']['id'])}"
-    table = Table(_COLUMNS, tuple(_row(row) for row in rows))
-    settings = tuple((clean(key, 40), clean(value, 60)) for key, value in engine["args"].items())
-    return View(headline, (table, Facts(settings)) if settings else (table,), tuple(document["notes"]), data=table)
+    whose = f"{engine['name']}{version}, {clean(document['model']['id'])}"
+    agree = f"{within} of {len(rows)} figure{'s' if len(rows) != 1 else ''} agree{'' if len(rows) != 1 else 's'}"
+    table = Table(_COLUMNS, tuple(_row(row) for row in rows), agree if trouble else "")
+    settings = tuple((clean(key, 40), _setting(value)) for key, value in engine["args"].items())
+    blocks: list[Table | Facts] = [*_trouble(trouble), *([table] if rows else []), *([Facts(settings)] if settings else [])]
+    headline = f"{trouble['text']}: {whose}" if trouble else f"{agree}: {whose}"
+    return View(headline, tuple(blocks), tuple(document["notes"]), data=table)
+
+
+def _trouble(trouble: Mapping[str, Any] | None) -> list[Facts]:
+    """What would end the complaint, each by itself."""
+    if trouble is None or not trouble["ways"]:
+        return []
+    title = "It would start with one of" if trouble["kind"] == "refused" else "It would hold the prompt with"
+    return [Facts(tuple((clean(way["flag"], 60), clean(way["text"], 400)) for way in trouble["ways"]), title)]
+
+
+def _setting(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else clean(value, 60)
 
 
 def _row(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -1,0 +1,172 @@
+"""What a log complains of, and what would end it.
+
+vLLM        To serve at least one request with the model's max seq len (131072), (16.0 GiB KV cache is needed, which is larger than
+            the available KV cache memory (10.0 GiB)
+vLLM        No available memory for the cache blocks
+Ollama      msg="truncating input prompt" limit=4096 prompt=10211 keep=4 new=4096        the limit is num_ctx, or half of it and 2
+llama.cpp   request (10211 tokens) exceeds the available context size (4096 tokens)
+
+A refusal is the question of `fit` at the memory that was left; a prompt that is too long asks for the bytes of a longer context.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.engines import get_engine
+from kvcalc.errors import KvcalcError
+from kvcalc.reconcile.vllm import VllmLog
+from kvcalc.request import Request
+from kvcalc.units import GIB, human, show_bytes, show_tokens
+from kvcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kvcalc.architecture import Architecture
+    from kvcalc.reconcile.base import Recogniser
+
+#: Words of which one stands in every line of interest.
+MARKS = (
+    b"KV cache is needed",
+    b"No available memory for the cache blocks",
+    b"KV cache memory: -",
+    b"truncating input prompt",
+    b"available context size",
+)
+
+_NOTHING_LEFT = re.compile(r"No available memory for the cache blocks")
+_BELOW_NOTHING = re.compile(r"Available KV cache memory: -([0-9]{1,6}(?:\.[0-9]{1,6})?) GiB")
+_NEEDED = re.compile(r"KV cache is needed, which is larger than")
+_CUT = re.compile(r"truncating input prompt\"? +limit=([0-9]{1,12}) prompt=([0-9]{1,12})")
+_TOO_LONG = re.compile(r"request \(([0-9]{1,12}) tokens\) exceeds the available context size \(([0-9]{1,12}) tokens\)")
+#: A GPU memory that people know, for the size of a step of gpu_memory_utilization.
+_EXAMPLE_CARD = 80 * GIB
+#: The flag of vLLM's server behind a setting of kvcalc.
+_VLLM_FLAGS = {"context": "--max-model-len", "kv_dtype": "--kv-cache-dtype", "tensor_parallel": "--tensor-parallel-size"}
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One change, as the engine's user writes it, and what it means."""
+
+    flag: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A complaint of the log.
+
+    kind      "refused" (the server did not start) · "truncated" (a prompt was cut, or was refused for its length)
+    needed    bytes a device, or tokens of the longest prompt; `available` what there was of them
+    ways      changes that end it, each by itself
+    """
+
+    kind: str
+    line: int
+    text: str
+    needed: int
+    available: int
+    ways: tuple[Way, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `trouble` object of `kvcalc.reconcile/1`."""
+        return {
+            "kind": self.kind,
+            "line": self.line,
+            "text": self.text,
+            "unit": "bytes" if self.kind == "refused" else "tokens",
+            "needed": self.needed,
+            "available": self.available,
+            "ways": [{"flag": way.flag, "text": way.text} for way in self.ways],
+        }
+
+
+@dataclass(slots=True)
+class Complaints:
+    """Reads the lines of `MARKS`, whatever the engine."""
+
+    refused: int = 0
+    below: Fraction = Fraction(0)
+    prompt: int = 0
+    limit: int = 0
+    cut: int = 0
+    engine: str = field(default="")
+
+    def feed(self, line: str, number: int) -> None:
+        """The last refusal, and the longest prompt that was cut."""
+        below = _BELOW_NOTHING.search(line)
+        if below:
+            self.below = max(self.below, Fraction(below[1]) * GIB)
+        if _NEEDED.search(line) or _NOTHING_LEFT.search(line):
+            self.refused, self.engine = number, self.engine or "vllm"
+        cut, long = _CUT.search(line), _TOO_LONG.search(line)
+        found = (int(cut[2]), int(cut[1])) if cut else (int(long[1]), int(long[2])) if long else None
+        if found and found[0] > self.prompt:
+            (self.prompt, self.limit), self.cut = found, number
+            self.engine = self.engine or ("ollama" if cut else "llama.cpp")
+
+    def answer(self, found: Recogniser, architecture: Architecture) -> Trouble | None:
+        """What ends the gravest complaint: a server that did not start (nor later in the log), else a prompt that was cut."""
+        started = max((figure.line for name in ("tokens", "blocks") for figure in found.seen.figures.get(name, ())), default=0)
+        if self.refused > started and isinstance(found, VllmLog):
+            return self._refusal(found, architecture)
+        return self._truncation(found, architecture) if self.cut and found.engine in ("ollama", "llama.cpp") else None
+
+    def _refusal(self, found: VllmLog, architecture: Architecture) -> Trouble:
+        from kvcalc.fit import fit
+
+        memory = found.seen.smallest("available") or found.seen.last("refused")
+        sure = max(0, int(memory.low)) if memory else 0  # what prints like this, and not less
+        left = int(memory.value) if sure and memory else 0
+        answer = fit(Request(architecture, "vllm", replace(found.workload(), kv_memory=sure)))
+        needed = answer.needed or answer.plan.per_device
+        missing = needed - sure + int(self.below)
+        what = f"one sequence of {show_tokens(answer.plan.context)} tokens needs {show_bytes(needed)} for the cache on each device"
+        had = f"{show_bytes(left)} were left" if left else "nothing was left beside weights and activations"
+        ways = [
+            Way(
+                "--gpu-memory-utilization",
+                f"higher by {human(missing)} / the card's memory, {-(-missing * 100 // _EXAMPLE_CARD) / 100:g} on 80 GiB, if nothing else uses it",
+            ),
+            *(Way(f"{_VLLM_FLAGS[way.setting]} {way.value}", way.text) for way in answer.remedies if way.setting in _VLLM_FLAGS),
+        ]
+        if not left:
+            ways.append(Way("a smaller checkpoint", "or more GPUs: weights and activations alone take the whole share"))
+        return Trouble("refused", self.refused, f"vLLM did not start: {what}, and {had}", needed, left, tuple(ways))
+
+    def _truncation(self, found: Recogniser, architecture: Architecture) -> Trouble:
+        text = f"a prompt of {self.prompt:,} tokens met a limit of {self.limit:,}"
+        longest = architecture.max_context
+        context = 1 << self.prompt.bit_length()  # the power of two above it, which leaves room for a reply
+        if longest is not None:
+            context = min(context, longest)
+        if context <= self.prompt:
+            text += f", and {architecture.id} was trained for {longest:,}: shorten the prompt"
+            return Trouble("truncated", self.cut, text, self.prompt, self.limit, ())
+        return Trouble(
+            "truncated", self.cut, text, self.prompt, self.limit, tuple(_longer(found, architecture, context, context - self.prompt))
+        )
+
+
+def _longer(found: Recogniser, architecture: Architecture, context: int, room: int) -> Iterator[Way]:
+    """The same server with a longer context, and what its cache takes."""
+    settings = found.seen.settings
+    slots = int(settings.get("parallel", 1))
+    types = {key: settings[key] for key in ("cache_type_k", "cache_type_v") if key in settings}
+    total = context if settings.get("kv_unified") else context * slots
+    flag = f"OLLAMA_CONTEXT_LENGTH={context}" if found.engine == "ollama" else f"-c {total}"
+    args: dict[str, Any] = types | {"parallel": slots, "ctx_size": total, "kv_unified": bool(settings.get("kv_unified"))}
+    try:
+        size = get_engine("llama.cpp").plan(architecture, Workload(context=context, sequences=slots, engine_args=args)).total
+    except KvcalcError:
+        return
+    where = ", or num_ctx in the request or the Modelfile" if found.engine == "ollama" else ""
+    yield Way(
+        flag,
+        f"leaves {room:,} tokens for the reply{where}: the cache takes {show_bytes(size)}" + (f" for {slots:,} slots" if slots > 1 else ""),
+    )
