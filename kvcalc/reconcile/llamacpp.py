@@ -36,6 +36,8 @@ _SETTING = re.compile(
     r"llama_(?:context|new_context_with_model|init_from_model): +(n_ctx|n_ctx_seq|n_batch|n_ubatch|n_seq_max|kv_unified|flash_attn) += +(\w+)"
 )
 _SHARE = re.compile(r"llama_context: n_ctx_(?:per_)?seq \(([0-9]+)\) <")
+#: Decimals under a locale that writes them with a comma: `224,00 MiB`.
+_COMMA = re.compile(r"(?<=[0-9]),(?=[0-9]{2} M(?:i)?B)")
 _METADATA = re.compile(
     r"- kv +[0-9]+: +([A-Za-z0-9_.\-]{1,120}) +(u8|i8|u16|i16|u32|i32|u64|i64|f32|f64|bool|str|arr\[\w+,[0-9]+\]) += +(.{0,4000})"
 )
@@ -64,6 +66,11 @@ class Context:
     buffers: dict[str, list[Printed]] = field(default_factory=dict)
     cells: tuple[int, int | None, int | None] = (0, None, None)
     share: int | None = None
+
+    @property
+    def is_filled(self) -> bool:
+        """Some cache was printed."""
+        return bool(self.sizes or self.buffers)
 
     def total(self, kind: str) -> Printed | None:
         """All caches of that kind, as precisely as they were printed."""
@@ -120,7 +127,7 @@ class LlamaCppLog(Recogniser):
 
     @property
     def _filled(self) -> list[Context]:
-        return [context for context in self._contexts if context.sizes or context.buffers]
+        return [context for context in self._contexts if context.is_filled]
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -129,6 +136,8 @@ class LlamaCppLog(Recogniser):
 
     def feed(self, line: str, number: int) -> None:
         """Sizes, settings and metadata of one line."""
+        if "constructing llama_context" in line and self._contexts[-1].is_filled:
+            self._contexts.append(Context())
         setting, share = _SETTING.search(line), _SHARE.search(line)
         if setting:
             self._setting(setting[1], setting[2])
@@ -140,6 +149,7 @@ class LlamaCppLog(Recogniser):
             self._entry(entry[1], entry[2], entry[3].strip())
 
     def _size(self, line: str, number: int) -> None:
+        line = _COMMA.sub(".", line)
         size, old, buffer = _SIZE.search(line), _OLD_TOTAL.search(line), _BUFFER.search(line)
         context = self._contexts[-1]
         if size:
@@ -165,7 +175,7 @@ class LlamaCppLog(Recogniser):
 
     def _setting(self, name: str, text: str) -> None:
         context = self._contexts[-1]
-        if context.sizes or context.buffers:
+        if context.is_filled:
             if name not in ("n_ctx", "n_seq_max"):
                 return  # said again, or said late
             context = Context()
@@ -261,6 +271,8 @@ _SUSPECTS: Suspects = (
     ("four separate slots", {"parallel": 4, "kv_unified": False}),
     ("a micro batch of 2,048 (-ub 2048)", {"ubatch_size": 2048}),
     ("a micro batch of 1,024 (-ub 1024)", {"ubatch_size": 1024}),
+    ("a micro batch of 256 (-ub 256)", {"ubatch_size": 256}),
+    ("a micro batch of 128 (-ub 128)", {"ubatch_size": 128}),
     ("the cache was kept in f16", _types_of("f16")),
     ("the cache was kept in q8_0", _types_of("q8_0")),
     ("the cache was kept in q4_0", _types_of("q4_0")),

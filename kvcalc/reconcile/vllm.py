@@ -196,8 +196,12 @@ class VllmLog(Recogniser):
         groups = len(ends[0].pool.groups)
         if not self._is_older or not block or groups <= 1:
             return ""
-        bounds = [Fraction(fitting.pool.blocks(fitting.memory) // groups * block) for fitting in ends]
-        return f"an older release's meaning of the line: blocks // {groups} groups x {block}" if tokens.holds(*bounds) else ""
+        # A recurrent layer's block is the whole context, and the smallest of all blocks counts.
+        for size in dict.fromkeys((block, min(block, self.seen.settings.get("context", block)))):
+            bounds = [Fraction(fitting.pool.blocks(fitting.memory) // groups * size) for fitting in ends]
+            if tokens.holds(*bounds):
+                return f"an older release's meaning of the line: blocks // {groups} groups x {size}"
+        return ""
 
 
 def _longest(architecture: Architecture, asked: Workload, fitting: VllmFitting) -> int:

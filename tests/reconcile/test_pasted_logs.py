@@ -6,10 +6,15 @@ The figures are those of public start-up logs; each test says whose.
 from __future__ import annotations
 
 import io
+import json
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kvcalc.reconcile import Reconciliation, reconcile
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def read(text: str, model: str | None = None) -> Reconciliation:
@@ -66,6 +71,8 @@ def test_llama_cpp_cells_are_those_of_one_stream() -> None:
         ("llama_new_context_with_model: n_ctx      = 512\nllama_new_context_with_model: kv self size  =  256.00 MB", "llama-2-7b"),
         # early 2025 (worked, the same)
         ("llama_init_from_model: n_ctx = 512\nllama_init_from_model: KV self size  =  256.00 MiB, K (f16):  128.00 MiB, V (f16):  128.00 MiB", "llama-2-7b"),
+        # a locale with decimal commas (Intel Arc, 2025-10)
+        ("llama_kv_cache: size =  224,00 MiB (  4096 cells,  28 layers,  1/1 seqs), K (f16):  112,00 MiB, V (f16):  112,00 MiB", "qwen2.5-7b"),
         # no context printed but its warning
         ("llama_context: n_ctx_per_seq (4096) < n_ctx_train (131072) -- the full\nllama_kv_cache: CPU KV buffer size = 512.00 MiB", "llama-3.1-8b"),
     ],
@@ -124,6 +131,8 @@ def test_llama_cpp_a_second_context_is_not_added_to_the_first() -> None:
     assert closes(twice) == ["KV cache"]
     other = read(context(4096) + KV_512 + context(2048) + KV_512.replace("512.00", "256.00").replace("4096", "2048"), "llama-3.1-8b")
     assert closes(other) == ["KV cache", "another context: KV cache"]
+    constructed = "llama_context: constructing llama_context\n"
+    assert closes(read(constructed + KV_512 + constructed + KV_512, "llama-3.1-8b")) == ["KV cache"]
     draft = "llama_kv_cache: size =  28.00 MiB (  4096 cells,  28 layers,  1/1 seqs), K (f16):  14.00 MiB, V (f16):  14.00 MiB\n"
     drafted = read(context(4096) + KV_512 + context(4096) + draft, "llama-3.1-8b")
     assert closes(drafted) == ["KV cache"]
@@ -336,6 +345,25 @@ def test_vllm_an_older_release_beside_other_reasons() -> None:
         "concurrency": why,
         "attention block": why,
     }
+
+
+def test_vllm_an_older_release_counts_the_smallest_block(tmp_path: Path) -> None:
+    """Falcon-H1-3B on an RTX 5060 Ti (public notes, vLLM 0.12.0): without prefix caching a recurrent block is the whole context, 2,048.
+
+    The state's dimensions are those from which the printed block of 2,080 tokens and its padding of 0.24 % follow.
+    """
+    config = {"model_type": "falcon_h1", "num_hidden_layers": 32, "hidden_size": 2560, "num_attention_heads": 10, "num_key_value_heads": 2}
+    config |= {"head_dim": 128, "mamba_d_ssm": 4096, "mamba_n_heads": 32, "mamba_d_head": 128, "mamba_d_state": 256, "mamba_n_groups": 1}
+    config |= {"mamba_d_conv": 4, "mamba_expand": 2, "max_position_embeddings": 131072, "torch_dtype": "bfloat16"}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    log = (
+        "non-default args: {'max_model_len': 2048, 'max_num_seqs': 8, 'enable_prefix_caching': False}\n"
+        "Setting attention block size to 2080 tokens to ensure that attention page size is >= mamba page size.\n"
+    )
+    found = read(log + vllm("5.28", "83,968", "41.50", "2,048"), str(path))
+    assert {row.figure: row.within for row in found.rows} == {"tokens": False, "concurrency": True, "attention block": True}
+    assert found.rows[0].reason == "an older release's meaning of the line: blocks // 2 groups x 2048"
 
 
 def test_vllm_three_things_that_nobody_printed() -> None:
