@@ -17,8 +17,8 @@ _COLUMNS = (
     Column("expected", "kvcalc"),
     Column("difference", "difference", "text", 1),
     Column("state", "state"),
-    Column("reason", "likely reason", "prose", 2),
 )
+_DATA = (*_COLUMNS, Column("reason", "likely reason", "prose"))
 
 
 def view(document: Mapping[str, Any]) -> View:
@@ -31,11 +31,26 @@ def view(document: Mapping[str, Any]) -> View:
     version = f" {clean(engine['version'], 20)}" if engine["version"] else ""
     whose = f"{engine['name']}{version}, {clean(document['model']['id'])}"
     agree = f"{within} of {len(rows)} figure{'s' if len(rows) != 1 else ''} agree{'' if len(rows) != 1 else 's'}"
-    table = Table(_COLUMNS, tuple(_row(row) for row in rows), agree if trouble else "")
+    cells = tuple(_row(row) for row in rows)
+    table = Table(_COLUMNS, tuple(row[:-1] for row in cells), agree if trouble else "")
     settings = tuple((clean(key, 40), _setting(value)) for key, value in engine["args"].items())
-    blocks: list[Table | Facts] = [*_trouble(trouble), *([table] if rows else []), *([Facts(settings)] if settings else [])]
+    blocks: list[Table | Facts] = [
+        *_trouble(trouble),
+        *_reasons(rows),
+        *([table] if rows else []),
+        *([Facts(settings)] if settings else []),
+    ]
     headline = f"{trouble['text']}: {whose}" if trouble else f"{agree}: {whose}"
-    return View(headline, tuple(blocks), tuple(document["notes"]), data=table)
+    return View(headline, tuple(blocks), tuple(document["notes"]), data=Table(_DATA, cells))
+
+
+def _reasons(rows: list[dict[str, Any]]) -> list[Facts]:
+    """Why figures differ, a reason once for all figures that it explains: what is read first, at any width."""
+    said: dict[str, list[str]] = {}
+    for row in rows:
+        if row["reason"]:
+            said.setdefault(row["reason"], []).append(row["figure"])
+    return [Facts(tuple((", ".join(figures), reason) for reason, figures in said.items()), "Likely reason")] if said else []
 
 
 def _trouble(trouble: Mapping[str, Any] | None) -> list[Facts]:
@@ -54,7 +69,7 @@ def _row(row: Mapping[str, Any]) -> tuple[Any, ...]:
     unit = row["unit"]
     expected = _amount(row["expected"], unit)
     if row["expected_high"] != row["expected"]:
-        expected += f" to {_amount(row['expected_high'], unit)}"
+        expected = f"{_amount(row['expected'], unit if unit == 'bytes' else '')} to {_amount(row['expected_high'], unit)}"
     difference = "" if row["within"] else _amount(row["difference"], unit)
     return (
         row["line"],
@@ -70,7 +85,7 @@ def _row(row: Mapping[str, Any]) -> tuple[Any, ...]:
 def _amount(value: float, unit: str) -> str:
     if unit == "bytes":
         return show_bytes(round(value))
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+    return (f"{value:,}" if isinstance(value, int) else f"{value:,.6g}") + (f" {unit}" if unit else "")
 
 
 def growth_view(document: Mapping[str, Any]) -> View:
