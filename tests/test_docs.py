@@ -110,7 +110,7 @@ CONFIG = {
     "torch_dtype": "bfloat16",
 }
 BUDGETS = "budgets:\n  - {name: chat-prod, model: llama-3.1-8b, context: 8k, limits: {total: 1GiB}}\n"
-LOG = "INFO Initializing a V1 LLM engine (v0.33.0) with config: model='x', max_seq_len=131072\nAvailable KV cache memory: 60.00 GiB\n"
+LOG = "INFO Initializing a V1 LLM engine (v0.33.0) with config: model='meta-llama/Llama-3.1-8B', max_seq_len=131072\nAvailable KV cache memory: 60.00 GiB\n"
 #: What examples on any page find in their working folder, beside the files that the page itself shows.
 FILES = {
     "config.json": json.dumps(CONFIG),
@@ -192,6 +192,23 @@ def test_an_example_runs(
     assert code in (0, 1), err
     if example.shown:
         assert out.splitlines()[0] == example.shown
+
+
+TABLE = re.compile(r"^\| `kvcalc ([^`]+)` \|", re.MULTILINE)
+
+
+def test_the_readme_names_every_command_once_and_each_of_them_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = [shlex.split(command) for command in TABLE.findall((ROOT / "README.md").read_text(encoding="utf-8"))]
+    assert [arguments[0] for arguments in found] == sorted(COMMANDS, key=[arguments[0] for arguments in found].index)
+    for file, text in FILES.items():
+        if not file.endswith("kvcalc.yaml"):
+            (tmp_path / file).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for arguments in found:
+        if arguments[0] not in SLOW:
+            assert run(arguments) in (0, 1), (arguments, capsys.readouterr().err)
 
 
 def flags(command: str) -> set[str]:
