@@ -106,13 +106,15 @@ def _model(found: Recogniser, model: str | None) -> tuple[Architecture, str]:
         return load(model), ""
     if found.metadata:
         return load({"gguf_metadata": found.metadata}), "model read from the metadata that the log prints"
+    hint = "give it: kvcalc reconcile LOG --model MODEL"
     if found.seen.model:
-        from kvcalc.sources.catalogue import by_hub
+        from kvcalc.sources.catalogue import by_hub, suggest
 
         known = by_hub(found.seen.model)
         if known:
             return load(known), f"model named in the log: {known}"
-    raise UsageError("the log does not name a model that the catalogue has", "give it: kvcalc reconcile LOG --model MODEL")
+        hint += f"; {suggest(found.seen.model)}"
+    raise UsageError("the log does not name a model that the catalogue has", hint)
 
 
 __all__ = ["RECOGNISERS", "KvcalcError", "Reconciliation", "Row", "reconcile"]

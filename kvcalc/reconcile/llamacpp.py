@@ -199,6 +199,8 @@ class LlamaCppLog(Recogniser):
             self._array(key, kind, text)
         elif kind == "str":
             self._metadata[key] = text
+            if key == "general.name":
+                self.seen.model = text[:200]
         elif kind == "bool":
             self._metadata[key] = text == "true"
         elif kind.startswith("f"):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kvcalc.errors import UsageError
 from kvcalc.reconcile import Reconciliation, reconcile
 
 if TYPE_CHECKING:
@@ -389,6 +390,22 @@ def test_vllm_settings_of_speculation_and_of_states_are_read() -> None:
     assert found.settings["mamba_ssm_cache_dtype"] == "float16"
     drafted = read(log.replace("method='mtp'", "method='draft_model'") + vllm("18.53", "1", "1.00", "262,144"), "qwen3.6-27b")
     assert drafted.exit_code == 1  # answered without the draft's layers, which no log describes
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("non-default args: {'model': 'RedHatAI/gemma-4-31B-it-FP8-Dynamic'}\n" + vllm("1.00", "1", "1.00", "8,192"), "gemma-4-31b"),
+        ("server_args=ServerArgs(model_path='meta-llama/Llama-3.1-8B-Instruct')\nmax_total_num_tokens=1\n", "llama-3.1-8b"),
+        ("llama_model_loader: - kv 0: general.name str = Qwen3.6 27B\nllama_kv_cache: CPU KV buffer size = 1.00 MiB\n", "qwen3.6-27b"),
+    ],
+    ids=["vllm", "sglang", "llama.cpp"],
+)
+def test_a_name_that_the_catalogue_does_not_have_is_no_guess_but_a_hint(line: str, meant: str) -> None:
+    with pytest.raises(UsageError, match="does not name a model") as refused:
+        read(line)
+    assert "--model MODEL" in (refused.value.hint or "")
+    assert f"'{meant}'" in (refused.value.hint or "")
 
 
 # --- TensorRT-LLM ----------------------------------------------------------------------------------------------------------------
