@@ -3,7 +3,7 @@
 Available KV cache memory: 60.0 GiB                                     one line a rank; always rounded to hundredths
 Setting attention block size to 1568 tokens …                           models with recurrent layers
 GPU KV cache size: 491,520 tokens, Maximum concurrency for 131,072 tokens per request: 3.75x        two lines until 0.28
-# GPU blocks: 30720, # CPU blocks: 2048                                 older releases
+# GPU blocks: 30720, # CPU blocks: 2048                                 before 0.8, beside kv_cache_size=60.00GiB
 … max seq len (131072), (16.0 GiB KV cache is needed, which is larger than the available KV cache memory (10.0 GiB) …
 
 Until 0.20 the first figure was blocks // groups x block size: it is told by not being concurrency x length.
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from kvcalc.engines.vllm.engine import VllmFitting
 
 _FIGURES = (
-    ("available", re.compile(r"Available KV cache memory: ([0-9.]+) (GiB)"), "GiB"),
-    ("refused", re.compile(r"larger than the available (?:KV cache memory )?\(([0-9.]+) (GiB)"), "GiB"),
+    ("available", re.compile(r"Available KV cache memory: ([0-9.]+) GiB"), "GiB"),
+    ("available", re.compile(r"(?:kv_cache_size=|reserved for KV Cache is )([0-9.]+)GiB"), "GiB"),
+    ("available", re.compile(r"'kv_cache_memory_bytes': ([0-9]+)"), ""),
+    ("refused", re.compile(r"larger than the available (?:KV cache memory )?\(([0-9.]+) GiB"), "GiB"),
     ("tokens", re.compile(r"GPU KV cache size: ([0-9,]+) tokens"), ""),
     ("concurrency", re.compile(r"Maximum concurrency for [0-9,]+ tokens per request: ([0-9.]+)x"), ""),
     ("blocks", re.compile(r"# (?:GPU|cuda) blocks: ([0-9]+)"), ""),
-    ("needed", re.compile(r"([0-9.]+) (GiB) KV cache is needed"), "GiB"),
+    ("needed", re.compile(r"([0-9.]+) GiB KV cache is needed"), "GiB"),
     ("longest", re.compile(r"estimated maximum model length is ([0-9]+)"), ""),
     ("block", re.compile(r"Setting attention block size to ([0-9]+) tokens"), ""),
 )
@@ -44,7 +46,7 @@ _SETTINGS = (
     ("context", re.compile(r"max_(?:seq|model)_len['\"]?[=:] ?([0-9]+)"), int),
     ("tensor_parallel", re.compile(r"tensor_parallel_size['\"]?[=:] ?([0-9]+)"), int),
     ("pipeline_parallel", re.compile(r"pipeline_parallel_size['\"]?[=:] ?([0-9]+)"), int),
-    ("decode_context_parallel", re.compile(r"decode_context_parallel_size['\"]?[=:] ?([0-9]+)"), int),
+    ("decode_context_parallel", re.compile(r"(?:decode_context_parallel_size['\"]?[=:]|by the dcp_world_size) ?([0-9]+)"), int),
     ("kv_dtype", re.compile(r"kv_cache_dtype['\"]?[=:] ?['\"]?([a-z0-9_]+)"), str),
     ("enable_prefix_caching", re.compile(r"enable_prefix_caching['\"]?[=:] ?(True|False)"), lambda text: text == "True"),
     ("block_size", re.compile(r"['\"]block_size['\"]: ?([0-9]+)"), int),
@@ -55,7 +57,7 @@ _SETTINGS = (
     ("speculative_method", re.compile(r"['\"]?\bmethod['\"]?[=:] ?['\"](mtp|eagle3?|ngram(?:_gpu)?|suffix)['\"]"), str),
 )
 #: What the lines that hold settings say.
-_SAYING = ("LLM engine", "non-default args", "Chunked prefill is enabled", "Updating mamba_ssm_cache_dtype")
+_SAYING = ("LLM engine", "non-default args", "Chunked prefill is enabled", "Updating mamba_ssm_cache_dtype", "dcp_world_size")
 _MODEL = re.compile(r"(?:\bmodel=|'model': )'([^']{1,200})'")
 _WORKERS = re.compile(r"\(Worker_([A-Z0-9_]{1,60}) ?(?:pid=[0-9]+)?\)")
 _WORKLOAD_KEYS = ("context", "tensor_parallel", "pipeline_parallel", "decode_context_parallel", "kv_dtype", "gpu")
@@ -70,6 +72,7 @@ class VllmLog(Recogniser):
     marks: ClassVar[tuple[bytes, ...]] = (
         b"KV cache",
         b"KV Cache",
+        b"kv_cache_size=",
         b"Maximum concurrency",
         b"GPU blocks",
         b"cuda blocks",
@@ -139,9 +142,12 @@ class VllmLog(Recogniser):
 
     def rows(self, architecture: Architecture) -> list[Row]:
         """Tokens, concurrency, blocks and the refusal's figures, recomputed from the memory that the log prints."""
-        self._notes += self._ranks.settle(self.seen.settings)
+        settings = self.seen.settings
+        self._notes += self._ranks.settle(settings)
+        if settings.get("decode_context_parallel", 1) > settings.get("tensor_parallel", 1):
+            settings["tensor_parallel"] = settings["decode_context_parallel"]  # it divides the tensor parallel ranks
         found = list(self._rows(architecture))
-        return explained(found, _tiers(self.seen.settings), lambda more: self._rows(architecture, **more))
+        return explained(found, _tiers(settings), lambda more: self._rows(architecture, **more))
 
     def _rows(self, architecture: Architecture, **more: Any) -> Iterator[Row]:
         asked = self.workload(**more)
@@ -232,9 +238,12 @@ def _tiers(settings: dict[str, Any]) -> tuple[Suspects, ...]:
         ("the recurrent state was kept in fp32", {"mamba_ssm_cache_dtype": "float32"}),
         ("the recurrent state was kept in the model's type", {"mamba_ssm_cache_dtype": "bfloat16"}),
     )
-    drafts: Suspects = tuple(
-        (f"multi-token prediction, draft tokens: {count}", {"speculative_method": "mtp", "num_speculative_tokens": count})
-        for count in range(1, 5)
+    drafts: Suspects = (
+        *tuple(
+            (f"multi-token prediction, draft tokens: {count}", {"speculative_method": "mtp", "num_speculative_tokens": count})
+            for count in range(1, 5)
+        ),
+        ("an EAGLE draft of one layer", {"speculative_method": "eagle", "num_speculative_tokens": 1}),
     )
     steps: Suspects = (
         ("async scheduling was off (fewer tokens in flight)", {"async_scheduling": False}),

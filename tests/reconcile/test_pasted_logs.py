@@ -290,6 +290,37 @@ def test_vllm_drops_zeros_and_still_means_hundredths() -> None:
 
 
 @pytest.mark.parametrize(
+    "memory",
+    [
+        "gpu_memory_utilization=0.90 kv_cache_size=3.81GiB peak_torch_memory=17.06GiB",
+        "non_torch_memory takes 0.20GiB; the rest of the memory reserved for KV Cache is 3.81GiB.",
+        "non-default args: {'kv_cache_memory_bytes': 4093640704, 'max_model_len': 20000}",
+    ],
+)
+def test_vllm_before_its_second_engine_printed_blocks(memory: str) -> None:
+    """Llama-3.1-8B, 1,952 blocks (vLLM issue 10517); today the memory may be given instead."""
+    log = f"{memory}\n# cuda blocks: 1952, # CPU blocks: 2048\nMaximum concurrency for 20000 tokens per request: 1.56x\n"
+    assert closes(read(log, "llama-3.1-8b")) == ["concurrency", "blocks"]
+
+
+def test_vllm_decode_context_parallelism_multiplies() -> None:
+    """DeepSeek-V3 on eight NPUs (guide to decode context parallelism, 2025-11): 715,072 tokens, and eight times as many."""
+    log = (
+        "(Worker_TP0 pid=666845) Available KV cache memory: 46.80 GiB\n"
+        "Multiplying the GPU KV cache size by the dcp_world_size 8.\n"
+        "GPU KV cache size: 5,720,576 tokens\n"
+    )
+    found = read(log, "deepseek-v3")
+    assert found.settings["tensor_parallel"] == 8
+    assert closes(found) == ["tokens"]
+
+
+def test_vllm_a_draft_layer_is_a_reason() -> None:
+    """Llama-3.1-8B with EAGLE (an issue on speculation with prefix caching, 2025-06)."""
+    assert set(reasons(vllm("51.63", "410,128", "3.13", "131,072"), "llama-3.1-8b").values()) == {"an EAGLE draft of one layer"}
+
+
+@pytest.mark.parametrize(
     "text",
     [
         (
