@@ -25,6 +25,8 @@ from kvcalc.reconcile.vllm import VllmLog
 from kvcalc.sources import load
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kvcalc.architecture import Architecture
 
 #: Recognisers in the order in which they are preferred; Ollama before the llama.cpp that it runs.
@@ -67,8 +69,11 @@ class Reconciliation:
         }
 
 
-def reconcile(stream: BinaryIO, log: str, model: str | None = None) -> Reconciliation:
-    """Read a log to its end and recompute its figures. Raises what loading and planning raise, UsageError without a model."""
+def reconcile(stream: BinaryIO, log: str, model: str | None = None, *, given: Mapping[str, Any] | None = None) -> Reconciliation:
+    """Read a log to its end and recompute its figures. Raises what loading and planning raise, UsageError without a model.
+
+    given    settings that the log does not say, or says wrong: those of a Workload, and the engine's own by their names
+    """
     recognisers = [kind() for kind in RECOGNISERS]
     marks = list(dict.fromkeys([*MARKS, *(mark for kind in RECOGNISERS for mark in kind.marks)]))
     complaints = Complaints()
@@ -83,8 +88,9 @@ def reconcile(stream: BinaryIO, log: str, model: str | None = None) -> Reconcili
     if found is None:
         return Reconciliation(log, None, "", None, {}, (), ("no memory figure of a known engine was found",))
     architecture, note = _model(found, model)
+    told = found.give(given or {})
     rows = tuple(found.rows(architecture)) if found.recognised else ()
-    notes = [*((note,) if note else ()), *found.notes]
+    notes = [*((note,) if note else ()), *told, *found.notes]
     ours = get_engine(found.engine).version
     if found.seen.version and not all(row.within for row in rows) and not ours.startswith(found.seen.version):
         notes.append(f"the log is of {found.engine} {found.seen.version}, and kvcalc has the rules of {ours}")

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from kvcalc.engines import get_engine
 from kvcalc.errors import KvcalcError
-from kvcalc.units import GIB, MIB
+from kvcalc.units import GIB, MIB, clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kvcalc.architecture import Architecture
 
@@ -28,6 +29,8 @@ _UNITS = {"GiB": GIB, "MiB": MIB, "GB": GIB, "MB": MIB, "KiB": 1024, "B": 1}
 #: Where no suspect closes a row.
 UNEXPLAINED = "none of the usual reasons explains it: compare model, settings and version"
 _MOST_REASONS = 3
+#: Settings of a Workload that a user may know better than a log.
+_GIVEN = ("gpu", "kv_dtype", "tensor_parallel")
 _RANK = re.compile(r"(?<![A-Z])(DP|PP|TP)([0-9]{1,6})(?![0-9])")
 _NUMBER = re.compile(r"[0-9][0-9,]*(?:\.([0-9]+))?")
 
@@ -210,6 +213,8 @@ class Recogniser(ABC):
     """Reads the lines of one engine."""
 
     engine: ClassVar[str]
+    #: The engine whose settings the lines hold, where that is another.
+    planner: ClassVar[str] = ""
     #: Words of which one stands in every line of interest, for a fast first look.
     marks: ClassVar[tuple[bytes, ...]]
 
@@ -224,6 +229,24 @@ class Recogniser(ABC):
     def recognised(self) -> bool:
         """A memory figure of this engine was found."""
         return bool(self.seen.figures)
+
+    def give(self, settings: Mapping[str, Any]) -> list[str]:
+        """Take settings that the user knows better than the log; what to tell the reader. Raises UsageError for one that means nothing."""
+        notes = []
+        asked = self.read_given(settings)
+        for name, value in asked.items():
+            said = self.seen.settings.get(name, value)
+            if said != value:
+                notes.append(f"{name} was given as {clean(str(value), 40)}, and the log says {clean(str(said), 40)}")
+        self.seen.settings.update(asked)
+        return notes
+
+    def read_given(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings in their own types: those of a Workload, and the engine's own. Raises UsageError for one that there is not."""
+        asked = {name: settings[name] for name in _GIVEN if name in settings}
+        own = {name.replace("-", "_"): value for name, value in settings.items() if name not in _GIVEN}
+        read = get_engine(self.planner or self.engine).read_args(own)
+        return asked | {name: read[name] for name in own}
 
     @property
     def metadata(self) -> dict[str, Any]:

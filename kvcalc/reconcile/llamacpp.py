@@ -17,12 +17,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvcalc.engines import get_engine
-from kvcalc.errors import KvcalcError
+from kvcalc.errors import KvcalcError, UsageError
+from kvcalc.formats import get_kv_format
 from kvcalc.reconcile.base import Printed, Recogniser, Row, Suspects, explained, printed
 from kvcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kvcalc.architecture import Architecture
 
@@ -216,6 +217,21 @@ class LlamaCppLog(Recogniser):
             return
         self._metadata[key] = [item == "true" if item in ("true", "false") else int(item) for item in items]
 
+    def give(self, settings: Mapping[str, Any]) -> list[str]:
+        """Settings of every context; a type is one of K and of V. Raises UsageError for what changes none of the printed sums."""
+        asked = self.read_given(settings)
+        useless = [name for name in ("gpu", "tensor_parallel") if name in asked]
+        if useless:
+            raise UsageError(f"{' and '.join(useless)}: llama.cpp prints the bytes of all devices together", "leave it out")
+        if "kv_dtype" in asked:
+            types = get_kv_format(asked.pop("kv_dtype"))
+            asked |= {"cache_type_k": types.key.name, "cache_type_v": types.value.name}
+        self.seen.settings = dict(self._contexts[0].settings)
+        notes = super().give(asked)
+        for context in self._contexts:
+            context.settings.update(asked)
+        return notes
+
     @property
     def notes(self) -> tuple[str, ...]:
         """Which contexts were left out."""
@@ -291,6 +307,7 @@ class OllamaLog(LlamaCppLog):
     """Ollama's own log: llama.cpp's lines under a server of that name."""
 
     engine: ClassVar[str] = "ollama"
+    planner: ClassVar[str] = "llama.cpp"
     marks: ClassVar[tuple[bytes, ...]] = (*LlamaCppLog.marks, b"OLLAMA_", b"source=server.go", b"source=sched.go", b"source=routes.go")
 
     def __init__(self) -> None:

@@ -45,7 +45,7 @@ _ARGS = (
 )
 _MODEL = re.compile(r"model_path='([^']{1,200})'")
 _VERSION = re.compile(r"sglang(?:[ =]+v?|[-_]version['\"]?[:=] ?['\"]?)([0-9]+\.[0-9]+\.[0-9]+)", re.IGNORECASE)
-_WORKLOAD_KEYS = ("tensor_parallel", "pipeline_parallel", "kv_dtype")
+_WORKLOAD_KEYS = ("tensor_parallel", "pipeline_parallel", "kv_dtype", "gpu")
 #: What PyTorch calls the types of a cache → the flag's value.
 _TORCH = {"bfloat16": "bf16", "float16": "bf16", "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2"}
 #: So near below the printed ratio of two pools that rounding cannot reach the next token.

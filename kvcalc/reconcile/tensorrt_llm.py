@@ -33,6 +33,7 @@ _TOKENS_PER_BLOCK = re.compile(r"[Nn]umber of tokens per block: ([0-9]+)|tokens 
 _RANKS = re.compile(r"(?:tp_size|tensor_parallel_size)['\"]?[=:] ?([0-9]+)")
 _DTYPE = re.compile(r"(?:kv_cache_dtype|kv_cache_quant_algo)['\"]?[=:] ?['\"]?([A-Za-z0-9_]+)")
 _SIZES = (2, 4, 8)
+_WORKLOAD_KEYS = ("tensor_parallel", "kv_dtype", "gpu")
 
 
 class TensorRtLlmLog(Recogniser):
@@ -84,10 +85,8 @@ class TensorRtLlmLog(Recogniser):
         context = int(tokens.value) if tokens else None
         if context is None and blocks is not None:
             context = int(blocks.value) * int(settings.get("tokens_per_block", 32))
-        args = {name: settings[name] for name in _ARGS if name in settings}
-        return Workload(
-            context=context, kv_dtype=settings.get("kv_dtype", "auto"), tensor_parallel=settings.get("tensor_parallel", 1), engine_args=args
-        )
+        asked = {name: settings.pop(name) for name in _WORKLOAD_KEYS if name in settings}
+        return Workload(context=context, **asked, engine_args=settings)
 
     def rows(self, architecture: Architecture) -> list[Row]:
         """The pool's bytes from its tokens, its blocks from its tokens, or both from the free memory."""
@@ -113,8 +112,6 @@ class TensorRtLlmLog(Recogniser):
             yield Row("blocks", "blocks", blocks.line, blocks.value, low, high, blocks.holds(low, high))
 
 
-#: Settings under the engine's own names.
-_ARGS = ("tokens_per_block", "free_gpu_memory_fraction")
 #: What usually differs between the log and what was asked.
 _SUSPECTS: Suspects = (
     ("the cache was kept in fp8", {"kv_dtype": "fp8"}),

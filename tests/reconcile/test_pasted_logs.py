@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kvcalc.cli.app import run
 from kvcalc.errors import UsageError
 from kvcalc.reconcile import Reconciliation, reconcile
 
@@ -466,3 +467,49 @@ def test_tensorrt_llm_blocks_from_the_free_memory() -> None:
     log = "Memory usage when calculating max tokens in paged kv cache: total: 39.39 GiB, available: 20.00 GiB\nNumber of blocks in KV cache primary pool: {}\n"
     assert closes(read(log.format(4608), "llama-3.1-8b")) == ["blocks"]
     assert read(log.format(2304), "llama-3.1-8b").rows[0].reason == "another block size: 64"
+
+
+# --- what the user knows ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_the_log_does_not_say_can_be_given() -> None:
+    """Qwen3.8-27B on two cards, with two draft tokens (256k-context prefill OOM on Qwen3.8-27B, run 4)."""
+    log = vllm("12.29", "364,688", "1.39", "262,144").encode()
+    known = {"gpu": "a100-80gb", "tensor_parallel": 2, "speculative_method": "mtp", "num_speculative_tokens": "2"}
+    found = reconcile(io.BytesIO(log), "log", "qwen3.6-27b", given=known)
+    assert closes(found) == ["tokens", "concurrency"]
+    assert found.settings["tensor_parallel"] == 2
+    assert found.notes == ()
+
+
+def test_what_is_given_rules_and_says_so() -> None:
+    log = "non-default args: {'tensor_parallel_size': 4, 'max_model_len': 8192}\n" + vllm("6.5", "53,248", "6.50", "8,192")
+    found = reconcile(io.BytesIO(log.encode()), "log", "llama-3.1-8b", given={"tensor_parallel": 1})
+    assert closes(found)
+    assert found.notes == ("tensor_parallel was given as 1, and the log says 4",)
+
+
+def test_given_types_reach_every_engine() -> None:
+    sglang = "KV Cache is allocated. #tokens: 2659072, KV size: 87.01 GB\n"
+    assert closes(reconcile(io.BytesIO(sglang.encode()), "log", "kimi-k2", given={"kv_dtype": "fp8_e4m3"}))
+    tensorrt = "Allocated 166.02 GiB for max tokens in paged KV cache (5073376).\n"
+    assert closes(reconcile(io.BytesIO(tensorrt.encode()), "log", "kimi-k2.5", given={"kv_dtype": "fp8"}))
+    llama = "llama_kv_cache: CPU KV buffer size = 272.00 MiB\n"
+    known = {"kv_dtype": "q8_0", "ctx_size": "4096"}
+    assert closes(reconcile(io.BytesIO(llama.encode()), "log", "llama-3.1-8b", given=known))
+    with pytest.raises(UsageError, match="all devices together"):
+        reconcile(io.BytesIO(llama.encode()), "log", "llama-3.1-8b", given={"tensor_parallel": 2})
+    with pytest.raises(UsageError, match="no_such"):
+        reconcile(io.BytesIO(tensorrt.encode()), "log", "kimi-k2.5", given={"no_such": "1"})
+
+
+def test_the_command_takes_what_the_log_does_not_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "server.log"
+    log.write_text(vllm("5.98", "567,978", "4.33", "131,072"), encoding="utf-8")
+    asked = ["reconcile", str(log), "-m", "qwen3.6-35b-a3b", "--kv-dtype", "fp8", "-E", "max_num_batched_tokens=8192"]
+    assert run([*asked, "--gpu", "rtx5090-32gb"]) == 0
+    assert "2 of 2 figures agree" in capsys.readouterr().out
+    assert run(asked) == 1
+    assert "the card is no Hopper card" in capsys.readouterr().out
+    assert run([*asked, "--gpu", "rtx5090-32gb:2", "--tp", "4"]) == 2
+    assert run([*asked, "--sequences", "2"]) == 2
