@@ -200,6 +200,8 @@ def test_pictures_by_the_files_ending(tmp_path: Path, capsysbinary: pytest.Captu
     ("arguments", "code"),
     [
         (["--format", "svgg"], 2),
+        (["gpt2", "--output", "chart.pdf"], 2),
+        (["gpt2", "--output", "chart.JPG"], 2),
         (["nonesuch"], 2),
         (["gpt2", "--from", "0"], 2),
         (["gpt2", "--kv-dtype", ","], 2),

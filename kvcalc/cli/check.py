@@ -17,6 +17,8 @@ app = make_app()
 
 #: Where GitHub and GitLab say that the checkout is.
 _ROOTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
+#: Reports by the ending of `--output`.
+_REPORT_ENDINGS = {"sarif": "sarif", "xml": "junit"}
 #: How an error about a file begins.
 _PLACE = re.compile(r"([^:\n]+):([1-9][0-9]*): ")
 
@@ -43,7 +45,10 @@ def check(
     format_: Annotated[
         str | None,
         typer.Option(
-            "--format", "-f", metavar="FORMAT", help="table, plain, json, yaml, csv, markdown, html, junit, sarif, github, gitlab."
+            "--format",
+            "-f",
+            metavar="FORMAT",
+            help="table, plain, json, yaml, csv, markdown, html, junit, sarif, github, gitlab. [by --output]",
         ),
     ] = None,
     output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE, whole or not at all.")] = None,
@@ -60,7 +65,7 @@ def check(
         raise UsageError("--update-baseline needs the file to write", "add --baseline FILE")
     if update_baseline and only:
         raise UsageError("--update-baseline writes the figures of every budget, and --only leaves some out", "leave one of them out")
-    _known_format(format_)
+    format_ = _known_format(format_, output)
     reports = [_report(text) for text in report or ()]
     try:
         # While the baseline is being replaced there is none to compare with: growth limits must not stop the update.
@@ -79,10 +84,16 @@ def check(
     return EXIT_OK if exit_zero and code == EXIT_OVER_BUDGET else code
 
 
-def _known_format(name: str | None) -> None:
+def _known_format(name: str | None, output: str | None) -> str | None:
+    """The format asked for, else the report that the file's ending means. Raises UsageError before anything is computed."""
+    from kvcalc.render import ENDINGS, ending
+
+    if name is None:
+        return (_REPORT_ENDINGS | ENDINGS).get(ending(output))
     known = _formats()
-    if name is not None and name not in known:
+    if name not in known:
         raise UsageError(f"--format: unknown format '{clean(name, 40)}'", nearest(name, known) or "one of " + ", ".join(known))
+    return name
 
 
 def _report(text: str) -> tuple[str, str]:

@@ -73,8 +73,11 @@ def fit(
     output: options.OutputFile = None,
 ) -> int:
     """Does it fit? Largest context, most sequences, the engine's own capacity, and what would make it fit."""
+    from kvcalc.render.output import say
+
     shares = _shares(weights, weight_dtype, overhead, utilization, memory)
     _one_memory(kv_memory, gpu, gpus, shares)
+    say(options.bare_sizes({"--kv-memory": kv_memory, "--memory": memory, "--weights": weights, "--overhead": overhead}))
     formats = options.words(kv_dtype, "--kv-dtype") if table else [kv_dtype]
     request = options.make_request(
         model,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kvcalc.cli import options  # noqa: TC001  Typer reads the annotations
+from kvcalc.cli import options
 from kvcalc.cli.root import group
 from kvcalc.errors import EXIT_OK
 
@@ -33,8 +33,9 @@ def list_(
     from kvcalc.render import emit
     from kvcalc.render.gpus_view import view
 
-    wanted = (text or "").lower()
+    wanted = (text or "").strip().lower()
     rows = [asdict(gpu) for gpu in gpus().values() if wanted in f"{gpu.id} {gpu.name} {gpu.vendor}".lower()]
+    notes = ["nominal: the capacity as sold, of which the driver keeps a part"] if rows else [options.no_match(wanted, gpus())]
     document: dict[str, Any] = {
         "schema": "kvcalc.gpus/1",
         "model": None,
@@ -42,7 +43,7 @@ def list_(
         "engine": None,
         "kv_dtype": None,
         "gpus": rows,
-        "notes": ["nominal: the capacity as sold, of which the driver keeps a part"] if rows else [],
+        "notes": notes,
         "warnings": [],
     }
     emit(document, view, format_, output)

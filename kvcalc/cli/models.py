@@ -51,13 +51,17 @@ def list_(
     from kvcalc.models import list_models
     from kvcalc.render import emit
     from kvcalc.render.models_view import list_view
+    from kvcalc.sources.catalogue import ids
 
     rows = list_models(text, technique, family)
+    notes = ["bytes per token at the model's own type, in every layer that still holds it"]
+    if not rows and text is not None:
+        notes = [options.no_match(text, ids())]
     document = {
         "schema": "kvcalc.models/1",
         **_NOTHING,
         "models": [row.to_dict() for row in rows],
-        "notes": ["bytes per token at the model's own type, in every layer that still holds it"] if rows else [],
+        "notes": notes,
         "warnings": [],
     }
     emit(document, list_view, format_, output)

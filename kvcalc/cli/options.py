@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvcalc.errors import UsageError
-from kvcalc.units import checked_int, clean, parse_bytes, parse_tokens
+from kvcalc.errors import UsageError, nearest
+from kvcalc.units import MIB, checked_int, clean, parse_bytes, parse_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from kvcalc.request import Request
@@ -54,7 +54,10 @@ Set = Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", h
 Format = Annotated[
     str | None,
     typer.Option(
-        "--format", "-f", metavar="FORMAT", help="table, plain, json, yaml, csv, markdown, html. [table on a terminal, else plain]"
+        "--format",
+        "-f",
+        metavar="FORMAT",
+        help="table, plain, json, yaml, csv, markdown, html. [by --output; else table on a terminal, or plain]",
     ),
 ]
 OutputFile = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE, whole or not at all.")]
@@ -151,6 +154,21 @@ def count(text: str, option: str) -> int:
     if not (digits.isascii() and digits.removeprefix("-").isdigit()):
         raise UsageError(f"{option}: '{clean(text, 40)}' is not a whole number", "write it like 16")
     return checked_int(int(digits[:40]), option, least=1)
+
+
+def bare_sizes(given: Mapping[str, str | None]) -> list[str]:
+    """A note for each size without a unit that is less than a mebibyte: bytes were asked for, and hardly meant."""
+    small = {option: text.strip() for option, text in given.items() if text is not None and text.strip().isdecimal()}
+    return [
+        f"note: {option} {text} is {int(text):,} bytes; write {text}GiB or {text}GB if that is meant"
+        for option, text in small.items()
+        if 0 < int(text) < MIB
+    ]
+
+
+def no_match(text: str, known: Iterable[str]) -> str:
+    """The note under an empty list."""
+    return f"nothing here has '{clean(text, 40)}' in it; " + (nearest(text.strip().lower(), known) or "leave it out to see all")
 
 
 def fraction(text: str, option: str) -> float:

@@ -16,6 +16,8 @@ app = make_app()
 
 #: Pictures, by the ending of the file that they are written to.
 _PICTURES = ("svg", "png")
+#: Pictures of other kinds, into which no table is written by mistake.
+_NO_PICTURES = ("pdf", "jpg", "jpeg", "gif", "webp", "eps", "ps", "bmp", "tif", "tiff")
 _EXAMPLES = """\b
 Examples:
   kvcalc plot
@@ -99,11 +101,13 @@ def plot(
 
 def _known_format(name: str | None, output: str | None) -> str | None:
     """The format asked for, else the picture that the file's ending means. Raises UsageError before anything is computed."""
-    from kvcalc.render import FORMATS
+    from kvcalc.render import FORMATS, ending
 
     if name is None and output is not None:
-        ending = output.rpartition(".")[2].lower()
-        return ending if ending in _PICTURES else None
+        found = ending(output)
+        if found in _NO_PICTURES:
+            raise UsageError(f"--output: a chart is not written as {found}", "name a .svg or a .png")
+        return found if found in _PICTURES else None
     known = (*FORMATS, *_PICTURES)
     if name is not None and name not in known:
         raise UsageError(f"--format: unknown format '{clean(name, 40)}'", nearest(name, known) or "one of " + ", ".join(known))

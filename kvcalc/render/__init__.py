@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     ViewOf: TypeAlias = Callable[[dict[str, Any]], View]
 
 FORMATS = ("table", "plain", "json", "yaml", "csv", "markdown", "html")
+#: What the ending of an `--output` file says about its format.
+ENDINGS = {"json": "json", "yaml": "yaml", "yml": "yaml", "csv": "csv", "md": "markdown", "html": "html", "htm": "html"}
 #: The document itself.
 _DOCUMENTS = ("json", "yaml")
 
@@ -34,7 +36,7 @@ def emit(
     format_name: str | None = None,
     output: str | None = None,
 ) -> None:
-    """Write `document` in the format asked for (a table on a terminal, else plain). Raises UsageError."""
+    """Write `document` in the format asked for, or by the file's ending (else a table on a terminal, or plain). Raises UsageError."""
     name = chosen_format(format_name, output)
     if name in _DOCUMENTS:
         write(text_of(document, view_of, name), output)
@@ -72,10 +74,16 @@ def text_of(document: dict[str, Any], view_of: ViewOf, name: str) -> str:
 def chosen_format(name: str | None, output: str | None = None) -> str:
     """The format in force. Raises UsageError for an unknown one."""
     if name is None:
-        return "table" if output is None and _on_terminal() else "plain"
+        return ENDINGS.get(ending(output)) or ("table" if output is None and _on_terminal() else "plain")
     if name not in FORMATS:
         raise UsageError(f"--format: unknown format '{clean(name, 40)}'", nearest(name, FORMATS) or "one of " + ", ".join(FORMATS))
     return name
+
+
+def ending(output: str | None) -> str:
+    """What stands behind the last dot of a file's name, in small letters; an empty string where there is none."""
+    name = (output or "").replace("\\", "/").rpartition("/")[2]
+    return name.rpartition(".")[2].lower() if "." in name[1:] else ""
 
 
 def _on_terminal() -> bool:

@@ -36,4 +36,9 @@ def view(document: Mapping[str, Any]) -> View:
         )
         for gpu in document["gpus"]
     )
-    return View(f"{len(rows)} accelerators", (Table(_COLUMNS, rows),), tuple(document["notes"]), tuple(document["warnings"]))
+    return View(
+        f"{len(rows)} accelerator{'s' if len(rows) != 1 else ''}",
+        (Table(_COLUMNS, rows),),
+        tuple(document["notes"]),
+        tuple(document["warnings"]),
+    )

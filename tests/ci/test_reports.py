@@ -155,3 +155,17 @@ def test_a_report_replaces_its_file_whole(repository: Repository) -> None:
     assert path.read_text().endswith("</testsuites>\n")
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert {entry.name for entry in repository.folder.iterdir()} == {"config.json", "kvcalc.yaml", "out.xml"}
+
+
+def test_the_ending_of_the_file_means_the_report(repository: Repository) -> None:
+    repository.budgets(*BUDGETS)
+    for file, name in (
+        ("out.sarif", "sarif"),
+        ("out.xml", "junit"),
+        ("out.md", "markdown"),
+        ("out.json", "json"),
+        ("out.html", "html"),
+        ("out.txt", "plain"),
+    ):
+        assert repository.kvcalc("check", "--output", file)[0] == 2
+        assert (repository.folder / file).read_text(encoding="utf-8") == repository.kvcalc("check", "--format", name)[1]

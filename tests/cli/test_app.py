@@ -175,7 +175,7 @@ def test_standard_output_that_cannot_hold_a_sign_of_ours_gets_it_in_ascii(tmp_pa
         said[arguments] = (found.stdout + found.stderr).decode("ascii")
     assert "bytes = sum over states" in said["explain", "ideal"]
     assert "block = a x ceil(page / (a x t))" in said["explain", "vllm"]
-    assert "context <= 2,048" in said["check",]
+    assert "fits with  context: 2048" in said["check",]
     # What is not ours is escaped, so that it can still be told apart.
     assert "d\\xe9p\\xf4t" in said["check",]
     assert all("\\u" not in text for text in said.values())

@@ -81,3 +81,12 @@ def test_a_share_of_a_card_where_none_is_divided(ask: Callable[..., Answer], eng
 def test_a_share_that_is_set_twice(refused: Callable[..., str], engine: str, setting: str) -> None:
     said = refused(EXIT_USAGE, "fit", "llama-3.1-8b", "-e", engine, "--gpu", "h100-80gb", "-E", f"{setting}=0.8", "--utilization", "0.7")
     assert said == f"error: the share of the card is set twice, by utilization and by {setting}; give one of them\n"
+
+
+def test_a_size_without_a_unit_is_bytes_and_hardly_meant(ask: Callable[..., Answer]) -> None:
+    assert ask("fit", "llama-3.1-8b", "--kv-memory", "60").err.startswith(
+        "note: --kv-memory 60 is 60 bytes; write 60GiB or 60GB if that is meant\n"
+    )
+    assert "--overhead 2 is 2 bytes" in ask("fit", "llama-3.1-8b", "-e", "vllm", "--gpu", "h100-80gb", "--overhead", "2").err
+    for size in ("0", "1048576", "60GiB"):
+        assert "if that is meant" not in ask("fit", "llama-3.1-8b", "--kv-memory", size).err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 import yaml
 
 from kvcalc.errors import EXIT_OK, EXIT_USAGE
@@ -68,3 +69,22 @@ def test_import_prints_a_valid_file(ask: Callable[..., Answer], tmp_path: Path) 
     assert ask("models", "validate", str(target)).code == EXIT_OK
     mine, theirs = (ask("estimate", model, "-c", "32k", "-f", "json").document["bytes"] for model in (str(target), "gemma-3-27b"))
     assert mine == theirs
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("models", "list", "lamma-2-7b"), "note: nothing here has 'lamma-2-7b' in it; did you mean 'llama-2-7b'"),
+        (("gpus", "list", "h1000"), "note: nothing here has 'h1000' in it; did you mean 'h100-80gb'"),
+        (("gpus", "list", "qqqqqqqqqqqq"), "note: nothing here has 'qqqqqqqqqqqq' in it; leave it out to see all"),
+    ],
+)
+def test_an_empty_list_names_the_nearest(ask: Callable[..., Answer], arguments: tuple[str, ...], said: str) -> None:
+    answer = ask(*arguments)
+    assert answer.code == EXIT_OK
+    assert answer.err.startswith(said)
+    assert answer.out.startswith("0 ")
+
+
+def test_one_accelerator_is_not_several(ask: Callable[..., Answer]) -> None:
+    assert ask("gpus", "list", "l4-24gb").out.startswith("1 accelerator\n")

@@ -76,10 +76,32 @@ def test_the_format_is_plain_unless_a_terminal_or_the_user_says_otherwise() -> N
     assert chosen_format(None) == "plain"
     assert chosen_format(None, "file") == "plain"
     for name in FORMATS:
-        assert chosen_format(name) == name
+        assert chosen_format(name) == chosen_format(name, "out.csv") == name
     with pytest.raises(UsageError) as caught:
         chosen_format("markdwn")
     assert "'markdown'" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("out.json", "json"),
+        ("a.b/out.YAML", "yaml"),
+        ("out.yml", "yaml"),
+        ("./out.csv", "csv"),
+        ("out.md", "markdown"),
+        ("out.html", "html"),
+        ("out.txt", "plain"),
+        ("out.log", "plain"),
+        ("a.json/out", "plain"),
+        ("json", "plain"),
+        (".json", "plain"),
+        ("-", "plain"),
+        ("out.", "plain"),
+    ],
+)
+def test_a_files_ending_means_its_format(file: str, name: str) -> None:
+    assert chosen_format(None, file) == name
 
 
 def verified(*layers: tuple[str, int, int]) -> dict[str, Any]:
