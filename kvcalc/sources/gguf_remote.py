@@ -30,6 +30,7 @@ from urllib.request import (
 )
 
 from kvcalc.errors import GatedError, HubUnavailableError, KvcalcError, NotFoundError, UsageError
+from kvcalc.sources.addresses import may_be_asked, shown
 from kvcalc.sources.gguf import first_part, read_header, stem_of
 from kvcalc.sources.gguf_stream import LARGEST_HEADER, Stream
 from kvcalc.units import clean
@@ -46,7 +47,6 @@ PATIENCE = 10
 DEADLINE = 60
 MOST_REDIRECTS = 5
 _HUB = "https://huggingface.co"
-_LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19}|\*)", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
 _OFFLINE = frozenset(("1", "on", "yes", "true"))
@@ -61,9 +61,9 @@ def load_url(url: str) -> Architecture:
     address = _address(url)
     folder, _, name = address.path.rpartition("/")
     address = address._replace(path=f"{folder}/{first_part(name)}", fragment="")
-    with waiting(f"reading {_shown(address)}"), opened(address) as remote:
+    with waiting(f"reading {shown(address)}"), opened(address) as remote:
         header = read_header(remote.stream)
-    source = Source(file=_shown(address), where="web", revision=remote.commit)
+    source = Source(file=shown(address), where="web", revision=remote.commit)
     return read_metadata(header.metadata, model_id=stem_of(clean(name, 120)), source=source)
 
 
@@ -78,24 +78,11 @@ def _address(url: str) -> SplitResult:
         raise UsageError("the address is not one", "write it like https://host/path/model.gguf")
     if address.username is not None:
         raise UsageError("an address with a user name or a password in it is not asked", "use a public address, or download the file")
-    if not _is_allowed(address):
+    if not may_be_asked(address):
         raise UsageError(
             f"'{clean(address.scheme, 20)}://{clean(host, 80)}' is not https", "use https, or download the file and give its path"
         )
     return address
-
-
-def _is_allowed(address: SplitResult) -> bool:
-    if address.scheme == "https":
-        return True
-    return address.scheme == "http" and (
-        address.hostname in _LOOPBACK or address.netloc == urlsplit(os.environ.get("HF_ENDPOINT", "")).netloc
-    )
-
-
-def _shown(address: SplitResult) -> str:
-    """The address without its query."""
-    return clean(urlunsplit((address.scheme, address.netloc, address.path, "", "")), 200)
 
 
 class _Redirects(HTTPRedirectHandler):
@@ -111,8 +98,8 @@ class _Redirects(HTTPRedirectHandler):
         commit = headers.get("X-Repo-Commit", "")
         self.commit = commit if _COMMIT.fullmatch(commit) else self.commit
         target, origin = urlsplit(newurl), urlsplit(req.full_url)
-        if not _is_allowed(target) or target.username is not None:
-            raise HubUnavailableError(f"{_shown(origin)} redirects to an address that is not https", "download the file and give its path")
+        if not may_be_asked(target) or target.username is not None:
+            raise HubUnavailableError(f"{shown(origin)} redirects to an address that is not https", "download the file and give its path")
         new = super().redirect_request(req, fp, code, msg, headers, newurl)
         token = req.get_header("Authorization")
         if new is not None and token and target.netloc == origin.netloc and target.scheme == origin.scheme:
@@ -127,7 +114,7 @@ class Remote:
     """
 
     def __init__(self, address: SplitResult) -> None:
-        self.stream = Stream(self._fetch, _shown(address))
+        self.stream = Stream(self._fetch, shown(address))
         self._address = address
         self._redirects = _Redirects()
         self._opener = OpenerDirector()
@@ -249,7 +236,7 @@ def opened(address: SplitResult) -> Iterator[Remote]:
     """A remote file; closed whatever happens. Raises HubUnavailableError where the network is switched off."""
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in _OFFLINE:
         raise HubUnavailableError(
-            f"{_shown(address)} cannot be read: the network is switched off (offline)", "download the file and give its path"
+            f"{shown(address)} cannot be read: the network is switched off (offline)", "download the file and give its path"
         )
     remote = Remote(address)
     try:

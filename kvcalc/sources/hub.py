@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 from kvcalc.errors import (
     GatedError,
@@ -23,12 +25,18 @@ from kvcalc.errors import (
     UnknownModelError,
     nearest,
 )
+from kvcalc.sources.addresses import may_be_asked
 from kvcalc.sources.files import LARGEST_CONFIG, read_bytes, read_json
+from kvcalc.sources.hub_guard import Stopped, guarded
 from kvcalc.sources.waiting import waiting
 from kvcalc.units import MIB, clean, human
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kvcalc.architecture import Architecture
+
+_T = TypeVar("_T")
 
 #: Seconds to wait for a connection or a byte.
 PATIENCE = 10
@@ -36,6 +44,8 @@ PATIENCE = 10
 LARGEST_INDEX = 64 * MIB
 #: Names listed in an error before "and n more".
 MOST_LISTED = 6
+#: Seconds before a server's error (HTTP 5xx) is asked about once more.
+PAUSE = 1.0
 
 _REPO = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?", re.ASCII)
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,200}", re.ASCII)
@@ -102,31 +112,38 @@ class Repository:
     def fetch(self, name: str, limit: int) -> Fetched | None:
         """The file in the local cache, fetched if the cache is not current; None if the repository does not have it."""
         client = _client()
-        if client.constants.is_offline_mode():
+        if client.constants.HF_HUB_OFFLINE:
             return self._cached(name) or self._offline(name)
         with waiting(f"asking the Hub for {self.repo}"):
             try:
-                found = self._metadata(name)
-                if found is None:
-                    return None
-                if found.size is not None and found.size > limit:
-                    raise InvalidConfigError(f"{self.repo}/{name} has {found.size:,} bytes, and kvcalc reads at most {human(limit)}")
-                cached = self._cached(name, found.commit_hash)
-                if cached:
-                    return cached
-                path = client.hf_hub_download(self.repo, name, revision=self.revision, etag_timeout=PATIENCE)
-            except _failures() as failure:
-                return self._after(failure, name)
-        return self._fetched(path)
+                return _asked(lambda: self._current(name, limit), limit)
+            except _FailedError as failed:
+                if failed.status < 500 or self._cached(name) is not None:
+                    return self._after(failed, name)
+            time.sleep(PAUSE)
+            try:
+                return _asked(lambda: self._current(name, limit), limit)
+            except _FailedError as failed:
+                return self._after(failed, name)
+
+    def _current(self, name: str, limit: int) -> Fetched | None:
+        """The file as it stands at the revision now: from the cache if it has that commit."""
+        found = self._metadata(name)
+        if found is None:
+            return None
+        if found.size is not None and found.size > limit:
+            raise InvalidConfigError(f"{self.repo}/{name} has {found.size:,} bytes, and kvcalc reads at most {human(limit)}")
+        cached = self._cached(name, found.commit_hash)
+        return cached or self._fetched(_client().hf_hub_download(self.repo, name, revision=self.revision, etag_timeout=PATIENCE))
 
     def size_of(self, name: str) -> int | None:
         """Bytes of a file, without fetching it; None if the repository does not have it or cannot be asked."""
-        if _client().constants.is_offline_mode():
+        if _client().constants.HF_HUB_OFFLINE:
             return None
         with waiting(f"asking the Hub for {self.repo}"):
             try:
-                found = self._metadata(name)
-            except _failures():
+                found = _asked(lambda: self._metadata(name), LARGEST_CONFIG)
+            except _FailedError:
                 return None
         return found.size if found is not None else None
 
@@ -172,10 +189,9 @@ class Repository:
             return None
         raise HubUnavailableError(f"{self.repo} is not in the local cache, and the Hub is switched off (offline)", self._instead())
 
-    def _after(self, failure: Exception, name: str) -> Fetched | None:
+    def _after(self, failed: _FailedError, name: str) -> Fetched | None:
         """What a failed request means: a cached copy where the Hub is only out of reach, else the error for people."""
-        errors = _client().errors
-        status = getattr(getattr(failure, "response", None), "status_code", None)
+        errors, failure, status = _client().errors, failed.cause, failed.status
         if isinstance(failure, errors.GatedRepoError) or status == 403:
             raise GatedError(
                 f"{self.repo} is gated: its licence must be accepted first",
@@ -192,16 +208,28 @@ class Repository:
             raise HubUnavailableError(
                 f"the Hub limits the rate of requests (HTTP 429) and {self.repo} is not cached", "wait, or set HF_TOKEN"
             ) from None
-        if status is not None:
+        if status:
             raise HubUnavailableError(f"the Hub answered HTTP {status} for {self.repo}, which is not cached", self._instead()) from None
+        if isinstance(failure, Stopped):
+            raise HubUnavailableError(f"the Hub's answer for {self.repo}/{name} {failure.reason}, and no copy is cached", self._instead())
+        if isinstance(failure, OSError) and failure.filename is not None:
+            raise HubUnavailableError(
+                f"the Hub's cache cannot be written ({clean(failure.strerror).lower()})", "set HF_HOME to a folder that can be written"
+            ) from None
+        if not isinstance(failure, _transport()):
+            raise HubUnavailableError(
+                f"the Hub's client could not ask for {self.repo} ({type(failure).__name__})",
+                "check HF_ENDPOINT, HF_TOKEN and the proxy settings",
+            ) from None
         raise HubUnavailableError(
             f"the Hub could not be reached or its answer for {self.repo} broke off, and no copy is cached", self._instead()
         ) from None
 
     def _names(self) -> list[str]:
+        api = _client().HfApi()
         try:
-            info = _client().HfApi().model_info(self.repo, revision=self.revision, timeout=PATIENCE)
-        except _failures():
+            info = _asked(lambda: api.model_info(self.repo, revision=self.revision, timeout=PATIENCE), LARGEST_INDEX)
+        except _FailedError:
             return []
         return [clean(item.rfilename) for item in info.siblings or []]
 
@@ -239,14 +267,17 @@ def cached_repos() -> list[str]:
     """Model repositories that the local cache holds, without walking through it."""
     folder = Path(str(_client().constants.HF_HUB_CACHE))
     try:
-        names = sorted(entry.name for entry in os.scandir(folder) if entry.name.startswith("models--") and _holds_a_snapshot(entry))
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.name.startswith("models--") and _holds_a_config(entry))
     except OSError:
         return []
     return [clean(name.removeprefix("models--").replace("--", "/")) for name in names]
 
 
-def _holds_a_snapshot(entry: os.DirEntry[str]) -> bool:
-    return (Path(entry.path) / "snapshots").is_dir()
+def _holds_a_config(entry: os.DirEntry[str]) -> bool:
+    try:
+        return any((snapshot / "config.json").is_file() for snapshot in (Path(entry.path) / "snapshots").iterdir())
+    except OSError:
+        return False
 
 
 def _listed(names: list[str]) -> str:
@@ -255,21 +286,55 @@ def _listed(names: list[str]) -> str:
 
 
 def _client() -> Any:
-    """huggingface_hub, imported only to ask the Hub; it must not report or draw anything by itself."""
+    """huggingface_hub, imported only to ask the Hub; it must not report or draw anything by itself.
+
+    Raises HubUnavailableError where the environment holds settings under which it does not even start.
+    """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     import logging
 
-    import huggingface_hub
-    import huggingface_hub.constants
-    import huggingface_hub.errors
+    try:
+        import huggingface_hub
+        import huggingface_hub.constants
+        import huggingface_hub.errors
 
+        _ = huggingface_hub.get_session, huggingface_hub.hf_hub_download  # imported when they are named
+        is_address = may_be_asked(urlsplit(huggingface_hub.constants.ENDPOINT))
+    except ValueError:
+        raise HubUnavailableError(
+            "the Hub's client does not start: one of the HF_ variables is not what it should be", "check HF_ENDPOINT and the timeouts"
+        ) from None
+    if not is_address:
+        raise HubUnavailableError("HF_ENDPOINT is not the https address of a Hub", "unset it, or write it like https://huggingface.co")
     logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
     return huggingface_hub
 
 
-def _failures() -> tuple[type[Exception], ...]:
-    """Everything the client raises for a request that failed: HTTP, transport, files cut off, names it does not like."""
+def _transport() -> tuple[type[Exception], ...]:
+    """What the client raises for a request that broke off on its way: HTTP, transport, files cut off."""
     errors = _client().errors
-    transport = errors.HfHubHTTPError.__mro__[1]  # httpx's HTTPError, whichever httpx the client was built on
-    return (errors.HfHubHTTPError, transport, errors.FileMetadataError, errors.HFValidationError, OSError)
+    httpx_error = errors.HfHubHTTPError.__mro__[1]  # httpx's HTTPError, whichever httpx the client was built on
+    return (errors.HfHubHTTPError, httpx_error, errors.FileMetadataError, OSError)
+
+
+class _FailedError(Exception):
+    """A request that the client could not bring to an end; `cause` is what it raised, `status` its HTTP status or 0."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__()
+        self.cause = cause
+        answer = getattr(cause, "response", None)
+        self.status = int((cause.status if isinstance(cause, Stopped) else getattr(answer, "status_code", None)) or 0)
+
+
+def _asked(request: Callable[[], _T], limit: int) -> _T:
+    """What the client answers, under the guard. Raises _FailedError for whatever it raises: a library's errors are not promised."""
+    client = _client()
+    try:
+        with guarded(client.get_session(), limit):
+            return request()
+    except KvcalcError:
+        raise
+    except Exception as failure:  # noqa: BLE001  proxies, certificates and answers of every kind
+        raise _FailedError(failure) from None
