@@ -2,8 +2,9 @@
 
     python tools/generate_class_defaults.py          needs transformers 5.24; needs no torch and no network
 
-Two tables:
+Three tables:
 
+    untyped    the model_types whose class does not say of each layer what it is: the cache then follows the file's words for windows
     defaults   model_type → the class's own default of each field that can change the size of a cache
     text       a composite model_type (image, audio, …) → the model_type of its language model, where the file does not say
 
@@ -51,7 +52,7 @@ FIELDS = re.compile(
     |n_input_layers|n_recurrent_layers|n_output_layers|n_recurrent_loops|recurrent_kv_cache_mode|H_cycles|L_cycles
     |loop_.*|max_source_positions|max_position_embeddings|n_positions|n_ctx|max_seq_len|max_target_positions
     |num_nextn_predict_layers|num_mtp_layers|mtp_.*layer_types|mtp_local_layer_ids|mtp_layers_block_type
-    |layers|attention_heads|embed_dim|dim_head|d_head|context_length
+    |layers|attention_heads|embed_dim|dim_head|d_head|context_length|is_encoder_decoder
     """,
     re.VERBOSE,
 )
@@ -70,7 +71,16 @@ def default_of(field: dataclasses.Field[Any]) -> Any:
 def class_defaults(config: type) -> dict[str, Any]:
     """The defaults of the fields that can change a cache."""
     found = {field.name: default_of(field) for field in dataclasses.fields(config) if FIELDS.fullmatch(field.name)}
-    return {name: value for name, value in sorted(found.items()) if value is not dataclasses.MISSING and value is not None and value != []}
+    words = {name: value for name, value in sorted(found.items()) if value is not dataclasses.MISSING and value is not None and value != []}
+    return {name: value for name, value in words.items() if name != "is_encoder_decoder" or value}
+
+
+def has_layer_types(config: type) -> bool:
+    """The class names each layer's type, as a field or as what it derives from others."""
+    try:
+        return hasattr(config(), "layer_types")
+    except Exception:  # noqa: BLE001  a class that cannot be built empty says nothing
+        return True
 
 
 def text_type(config: type) -> str | None:
@@ -99,7 +109,8 @@ def main() -> None:
     head = {
         "source": f"config classes of transformers {transformers.__version__}, written by tools/generate_class_defaults.py",
     }
-    lines = [f'"source": {json.dumps(head["source"])}']
+    untyped = [model_type for model_type in defaults if not has_layer_types(CONFIG_MAPPING[model_type])]
+    lines = [f'"source": {json.dumps(head["source"])}', f'"untyped": {json.dumps(untyped)}']
     for name, table in (("text", text), ("defaults", defaults)):
         rows = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in table.items())
         lines.append(f'"{name}": {{\n{rows}\n}}')

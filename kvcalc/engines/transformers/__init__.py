@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from kvcalc.engines.base import Engine, Setting, context_messages, default_format
 from kvcalc.engines.transformers.caches import CACHES, Ask
 from kvcalc.engines.transformers.quantized import DEFAULTS
-from kvcalc.engines.transformers.quirks import CACHELESS, ENCODERS, FOREIGN, OTHERWISE, QUIRKS, RULE
-from kvcalc.engines.transformers.tensors import EVERY, INT64, CacheTensor, Layer
+from kvcalc.engines.transformers.quirks import CACHELESS, FOREIGN, OTHERWISE, QUIRKS, RULE
+from kvcalc.engines.transformers.tensors import EVERY, INT64, CacheTensor, Layer, windowed
 from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
 from kvcalc.formats import get_format, one_format
 from kvcalc.plan import Plan
@@ -99,7 +99,7 @@ class Transformers(Engine):
 def tensors_by_layer(architecture: Architecture, *, expanded: bool = False) -> list[tuple[CacheTensor, ...]]:
     """The dynamic cache's tensors, layer by layer. Raises UnsupportedArchitectureError for a family without a class."""
     _refuse(architecture)
-    if keeps_nothing(architecture):
+    if architecture.family in CACHELESS:
         return [()] * architecture.layers.count
     quirk, layout = QUIRKS.get(architecture.family, RULE), architecture.layers
     traits = architecture.traits
@@ -111,13 +111,18 @@ def tensors_by_layer(architecture: Architecture, *, expanded: bool = False) -> l
     first = next((i for i, kept in enumerate(found) if any(tensor.name == "index" for tensor in kept)), None)
     if quirk.positions and first is not None:
         found[first] = (*found[first], CacheTensor("index", "positions", 1, quirk.positions, EVERY, INT64))
-    return found
+    return [windowed(kept, window) for kept, window in zip(found, _cache_windows(architecture), strict=True)]
 
 
-def keeps_nothing(architecture: Architecture) -> bool:
-    """The class runs over the whole context at every step."""
-    family = architecture.family
-    return family in CACHELESS or (family in ENCODERS and not architecture.traits.get("is_decoder"))
+def _cache_windows(architecture: Architecture) -> list[int]:
+    """A window a layer, 0 for none, where the file says so of a class that has no layer types of its own. Raises UsageError."""
+    said, count = architecture.traits.get("cache_windows", 0), architecture.layers.count
+    windows = said if isinstance(said, list | tuple) else [said] * count
+    if len(windows) != count or not all(isinstance(window, int) and window >= 0 for window in windows):
+        raise UsageError(
+            f"traits: 'cache_windows' of {clean(architecture.id, 60)} must be a number of tokens, or one for each of {count} layers"
+        )
+    return list(windows)
 
 
 def _refuse(architecture: Architecture) -> None:
@@ -130,11 +135,8 @@ def _refuse(architecture: Architecture) -> None:
 
 def _says(architecture: Architecture, notes: list[str]) -> None:
     """Notes on a class that keeps less than its states, or keeps it elsewhere."""
-    if keeps_nothing(architecture):
-        notes.append(
-            f"the {architecture.family} class keeps no cache"
-            + ("" if architecture.family in CACHELESS else " unless its config says is_decoder")
-        )
+    if architecture.family in CACHELESS:
+        notes.append(f"the {architecture.family} class keeps no cache: each step runs over everything again")
     elif QUIRKS.get(architecture.family, RULE).modules:
         notes.append(f"{architecture.family} keeps its recurrent and convolution state in the modules, outside the cache: not counted")
 

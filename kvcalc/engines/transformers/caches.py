@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.engines.transformers.quantized import read_quantizer
 from kvcalc.engines.transformers.stores import ITEM, Plain, Quantised
-from kvcalc.engines.transformers.tensors import INT64
+from kvcalc.engines.transformers.tensors import INT64, Rows
 from kvcalc.errors import EngineRejectsError
 from kvcalc.units import clean
 
@@ -54,6 +54,11 @@ class Ask:
 
 def dynamic(ask: Ask) -> Store:
     """`DynamicCache`: whatever the layers ask for."""
+    longest = ask.architecture.traits.get("longest_dense_prefill")
+    if longest is not None and ask.context - 1 > longest:
+        ask.notes.append(f"block-sparse attention caches nothing of a prefill beyond {longest:,} tokens, only what is decoded after it")
+        since = Rows("since", ask.context - 1)
+        return Plain({tensor._replace(rows=since): layers for tensor, layers in ask.tensors.items()}, ask.model_type)
     if any(tensor.rows.kind == "window" and tensor.rows.size < ask.context for tensor in ask.tensors):
         ask.notes.append("after a decode step; between a longer prefill and the first step, window layers hold the whole prefill")
     return Plain(ask.tensors, ask.model_type)
@@ -88,6 +93,8 @@ def quantized(ask: Ask) -> Store:
         (state.kind for name in ask.architecture.layers.order for state in ask.architecture.layers.states[name] if not _is_full(state)),
         None,
     )
+    if other is None and any(tensor.rows.kind == "window" for tensor in ask.tensors):
+        other = "sliding"
     if other is not None:
         raise ask.reject(f"every layer must be full attention, and it has {other} layers")
     if ask.architecture.traits.get("is_encoder_decoder"):

@@ -53,12 +53,6 @@ QUIRKS: dict[str, Quirk] = {
 
 #: Classes that keep no cache at all: each step runs over everything again.
 CACHELESS = frozenset({"openai-gpt", "xlm"})
-_ENCODERS = """
-    bert bert-generation big_bird camembert data2vec-text electra ernie megatron-bert rembert roberta roberta-prelayernorm roc_bert
-    roformer xlm-roberta xlm-roberta-xl xmod
-"""
-#: Encoders that keep a cache only where their config says `is_decoder`.
-ENCODERS = frozenset(_ENCODERS.split())
 #: Classes whose memory is no cache of keys and values, and what it is.
 OTHERWISE = {"reformer": "hidden states with their hash buckets", "xlnet": "hidden states of a fixed number of past tokens"}
 _FOREIGN = """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kvcalc.states import State
     from kvcalc.states.base import Buffer, Extent
 
-RowsKind = Literal["tokens", "window", "entries", "open", "after", "fixed", "reserved"]
+RowsKind = Literal["tokens", "window", "entries", "open", "after", "since", "fixed", "reserved"]
 
 INT64 = "int64"
 #: DeepSeek-V4's two compressions: the one with index keys overlaps its windows and so projects every token twice.
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
     """How many rows of a tensor one sequence of T tokens holds.
 
     tokens T · window W min(T, W) · entries r T // r · open r the 1 to r tokens of the window in work · after r (r rows once the
-    first window of r is full) · fixed, reserved n
+    first window of r is full) · since n the tokens after the n-th · fixed, reserved n
     """
 
     kind: RowsKind
@@ -54,7 +54,7 @@ class Rows(NamedTuple):
             return (context - 1) % self.size + 1
         if self.kind == "after":
             return self.size if context >= self.size else 0
-        return self.size
+        return max(context - self.size, 0) if self.kind == "since" else self.size
 
     def text(self, context: int) -> str:
         """The rows as a formula."""
@@ -66,6 +66,8 @@ class Rows(NamedTuple):
             return f"({context:,} // {self.size}) entries"
         if self.kind == "open":
             return f"{self.held(context)} tokens of a window of {self.size}"
+        if self.kind == "since":
+            return f"{self.held(context):,} tokens decoded"
         if self.kind == "reserved":
             return f"{self.size:,} slots reserved"
         return f"{self.held(context):,} rows"
@@ -81,7 +83,7 @@ class Rows(NamedTuple):
         """Rows that one token takes while it is held."""
         if self.kind == "entries":
             return Fraction(1, self.size)
-        return Fraction(self.kind in ("tokens", "window", "reserved"))
+        return Fraction(self.kind in ("tokens", "window", "since", "reserved"))
 
     @property
     def is_fixed(self) -> bool:
@@ -174,6 +176,13 @@ class Layer(NamedTuple):
             )
         yield CacheTensor(state.kind, "key", heads, nope + row.rope, rows)
         yield CacheTensor(state.kind, "value", heads, value, rows)
+
+
+def windowed(kept: tuple[CacheTensor, ...], window: int) -> tuple[CacheTensor, ...]:
+    """A layer's tensors with the rows of a window where they had every token's; 0: as they are."""
+    if not window:
+        return kept
+    return tuple(tensor._replace(rows=Rows("window", window)) if tensor.rows == EVERY else tensor for tensor in kept)
 
 
 def _rows(extent: Extent) -> Rows:

@@ -18,8 +18,9 @@ from kvcalc.architecture import Architecture, Layout
 from kvcalc.errors import InvalidConfigError, UnsupportedArchitectureError, nearest
 from kvcalc.sources.config import Config
 from kvcalc.sources.families import fields, identity
-from kvcalc.sources.families.defaults import class_defaults
+from kvcalc.sources.families.defaults import class_defaults, has_layer_types
 from kvcalc.sources.families.index import INDEX
+from kvcalc.sources.families.layers import cache_windows
 from kvcalc.sources.families.wrappers import descend
 from kvcalc.units import clean
 from kvcalc.validation import first
@@ -60,7 +61,7 @@ def read_family(raw: Mapping[str, Any], *, model_id: str = "", source: Source | 
             hidden_dim=config.optional(*fields.HIDDEN, least=1),
             layers=_layout(layers, layers.order),
             draft=_layout(layers, layers.draft) if layers.draft else None,
-            traits=identity.traits(raw, inner, model_type) | dict(layers.traits),
+            traits=identity.traits(raw, inner, model_type) | _class_traits(config, layers) | dict(layers.traits),
             assumptions=(*_assumptions(config), *layers.notes),
         )
     except ValidationError as error:
@@ -94,6 +95,19 @@ def _layout(layers: Layers, names: Sequence[str]) -> Layout:
     period = next((p for p in range(1, count) if order[p:] == order[:-p]), count)
     pattern = order[:period]
     return Layout(pattern=pattern, count=count, states={name: layers.states[name] for name in dict.fromkeys(pattern)})
+
+
+def _class_traits(config: Config, layers: Layers) -> dict[str, Any]:
+    """What the class says where the file is silent, and the windows that the file gives to a class without layer types."""
+    found: dict[str, Any] = {}
+    if "is_encoder_decoder" not in config.raw and config.defaults.get("is_encoder_decoder"):
+        found["is_encoder_decoder"] = True
+    # Families of windows have said what the words mean to them.
+    if not has_layer_types(config.model_type) and INDEX[config.model_type][0] != "windows":
+        windows = cache_windows(config, len(layers.order))
+        if windows:
+            found["cache_windows"] = windows
+    return found
 
 
 def _assumptions(config: Config) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ def _griffin_rule(config: Config, count: int) -> list[str]:
 
 
 def _griffin_window(config: Config) -> States:
-    return (fields.read_heads(config).sliding(fields.read_window(config, "attention_window_size", "sliding_window")),)
+    return (fields.read_heads(config).sliding(fields.read_window(config, "sliding_window", "attention_window_size")),)
 
 
 def inkling(config: Config) -> Layers:
@@ -99,8 +99,9 @@ def _inkling_full(config: Config) -> States:
 
 
 def _inkling_window(config: Config) -> States:
-    heads = fields.read_heads(config, query=("swa_num_attention_heads",), kv=("swa_num_key_value_heads",), dim=("swa_head_dim", "head_dim"))
-    return (heads.sliding(fields.read_window(config, "sliding_window_size", "sliding_window")), *_inkling_convs(config, heads))
+    dim = ("swa_head_dim",) if config.get("swa_head_dim") is not None else fields.HEAD_DIM
+    heads = fields.read_heads(config, query=("swa_num_attention_heads",), kv=("swa_num_key_value_heads",), dim=dim)
+    return (heads.sliding(fields.read_window(config, "sliding_window", "sliding_window_size")), *_inkling_convs(config, heads))
 
 
 def _inkling_convs(config: Config, heads: Heads) -> tuple[State, ...]:

@@ -58,3 +58,8 @@ def text_type(model_type: str) -> str | None:
     """The model_type of the language model inside a wrapper (image, audio, …), where the file leaves it out."""
     found: str | None = _tables()["text"].get(model_type) or _WRAPPERS.get(model_type)
     return found
+
+
+def has_layer_types(model_type: str) -> bool:
+    """The class says of each layer what it is; the cache of one that does not follows `sliding_window` and `attention_chunk_size`."""
+    return _SAME_CLASS.get(model_type, model_type) not in _tables()["untyped"]

@@ -27,29 +27,46 @@ def every_head(config: Config) -> Layers:
     return uniform(config, (Heads(query, query, width).full(),))
 
 
+def derived(config: Config) -> Layers:
+    """Full attention, each head hidden // query heads wide whatever `head_dim` says."""
+    return _derived(config, config.optional(*fields.KV_HEADS, least=1))
+
+
+def big_bird(config: Config) -> Layers:
+    """Full attention with one KV head a query head; block-sparse attention caches nothing of a prefill that it is used for.
+
+    It is used beyond (5 + 2 x `num_random_blocks`) x `block_size` tokens, and not in a decoder.
+    """
+    layers = every_head(config)
+    if config.get("attention_type") == "original_full" or config.flag("is_decoder") or config.flag("add_cross_attention"):
+        return layers
+    blocks = 5 + 2 * config.integer("num_random_blocks", default=3, least=0)
+    return layers._replace(traits={"longest_dense_prefill": blocks * config.integer("block_size", default=64)})
+
+
 def jetmoe(config: Config) -> Layers:
     """Full attention with `num_key_value_heads` KV heads, `kv_channels` wide; each expert chosen for a token has a query head for each."""
     kv_heads = config.integer("num_key_value_heads")
     query = config.optional("num_attention_heads", least=1) or kv_heads * config.integer("num_experts_per_tok", default=2)
-    return uniform(config, (Heads(query, kv_heads, config.integer("kv_channels")).full(),))
+    return uniform(config, (Heads(query, kv_heads, config.integer("head_dim", "kv_channels")).full(),))
 
 
 def nested(config: Config) -> Layers:
     """Full attention with KV heads in `attn_config.kv_n_heads`; DBRX's class default is 1, MPT's one a query head."""
     given = config.child("attn_config").optional("kv_n_heads", least=1)
-    return _with_kv_heads(config, given or (1 if config.model_type == "dbrx" else None))
+    return _derived(config, given or (1 if config.model_type == "dbrx" else None))
 
 
 def multi_query(config: Config) -> Layers:
-    """Full attention with one KV head where `multi_query` (the default), else one a query head."""
-    return _with_kv_heads(config, 1 if config.flag("multi_query", default=True) else None)
+    """Full attention with one KV head where `multi_query` (the default), else one a query head, hidden // query heads wide."""
+    return _derived(config, 1 if config.flag("multi_query", default=True) else None)
 
 
 def falcon(config: Config) -> Layers:
     """Full attention: `num_kv_heads` of the new decoder; of the old one 1 where `multi_query`, else one a query head."""
     if config.flag("new_decoder_architecture"):
-        return _with_kv_heads(config, config.optional("num_kv_heads", "n_head_kv", least=1))
-    return multi_query(config)
+        return _derived(config, config.optional("num_kv_heads", "n_head_kv", least=1))
+    return _derived(config, 1 if config.flag("multi_query", default=True) else None)
 
 
 def grouped(config: Config) -> Layers:
@@ -60,10 +77,9 @@ def grouped(config: Config) -> Layers:
     return uniform(config, (Heads(query, groups or query, width).full(),))
 
 
-def _with_kv_heads(config: Config, kv_heads: int | None) -> Layers:
+def _derived(config: Config, kv_heads: int | None) -> Layers:
     query = config.integer(*fields.QUERY_HEADS)
-    width = config.optional(*fields.HEAD_DIM, least=1) or fields.derived_width(config, query)
-    return uniform(config, (Heads(query, kv_heads or query, width).full(),))
+    return uniform(config, (Heads(query, kv_heads or query, fields.derived_width(config, query)).full(),))
 
 
 def pruned(config: Config) -> Layers:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvcalc.sources.families import fields
 from kvcalc.sources.families.fields import Heads
-from kvcalc.sources.families.layers import Layers, by_type, layer_count, named
+from kvcalc.sources.families.layers import Layers, bounded, by_type, layer_count, named
 from kvcalc.sources.families.windows import BUILDERS, periodic, where
 from kvcalc.states import Cross, Full
 
@@ -36,8 +36,9 @@ def whisper(config: Config) -> Layers:
 def t5(config: Config) -> Layers:
     """Full self-attention of `num_decoder_layers` layers, heads `d_kv` wide, and cross-attention with the same heads."""
     query = config.integer("num_heads", *fields.QUERY_HEADS)
-    heads = Heads(query, query, config.integer("d_kv"))
-    return _crossed(heads, layer_count(config, "num_decoder_layers", *fields.LAYERS))
+    heads = Heads(query, query, config.integer("head_dim", "d_kv"))
+    own = config.optional("num_decoder_layers", least=1)
+    return _crossed(heads, layer_count(config) if own is None else bounded(own, "num_decoder_layers"))
 
 
 def grouped_decoder(config: Config) -> Layers:
@@ -68,9 +69,9 @@ def t5gemma2(config: Config) -> Layers:
 def mllama(config: Config) -> Layers:
     """Full self-attention, except that layers in `cross_attention_layers` see the image only, and keep nothing without one."""
     count = layer_count(config)
-    crossing = config.indices("cross_attention_layers", count)
-    if crossing is None:
-        crossing = frozenset(range(3, count, 5))
+    listed = config.sequence("cross_attention_layers")
+    # The class asks of each layer whether it is listed: what the list names beyond the last layer is never asked for.
+    crossing = range(3, count, 5) if listed is None else {config.checked(item, "cross_attention_layers", least=0) for item in listed}
     heads = fields.read_heads(config)
     order = ["cross" if i in crossing else "full" for i in range(count)]
     layers = named(order, {"full": (heads.full(),), "cross": (_cross(heads),)})

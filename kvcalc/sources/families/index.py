@@ -10,7 +10,7 @@ _READERS: dict[str, dict[str, str]] = {
         "plain": """
             apertus apertus1p5_text aquila arcee arctic aria_text baichuan bailing_moe bailing_moe_v2 bitnet chameleon cohere
             cosmos3_edge_text deepseek deepseek_ocr2_text diffllama doge emu3_text_model ernie4_5 ernie4_5_moe ernie4_5_vl_moe_text
-            evolla exaone flex_olmo gemma glm glm4 glm4_moe glm4v_moe_text glm4v_text glm_image_text glm_ocr_text granite
+            evolla exaone flex_olmo gemma glm glm4 glm4_moe glm4v_moe_text glm_image_text glm_ocr_text granite
             granite4_vision_text granite_docling_text granitemoe granitemoeshared grok-1 helium hunyuan_vl_text hy_v3 hyperclovax
             internlm internlm2 internlm3 iquestcoder jais jais2 k2_horizon llama mimo minicpm minimax_m2 molmo2_text
             moondream3_text nanochat nemotron olmo olmo2 olmoe orion paddleocr_vl_text param2moe phi phi3small phi4_multimodal qwen
@@ -18,11 +18,13 @@ _READERS: dict[str, dict[str, str]] = {
             stablelm_epoch step3_text telechat telechat2 telechat3 teleflm xllm xverse yi
         """,
         "every_head": """
-            bert bert-generation big_bird biogpt bloom camembert codegen cpmant ctrl data2vec-text electra ernie git gpt-sw3
+            bert bert-generation biogpt bloom camembert codegen cpmant ctrl data2vec-text electra ernie git gpt-sw3
             gpt2 gpt_neo gpt_neox gpt_neox_japanese gptj idefics kosmos_2_5_text_model kosmos_2_text_model megatron-bert openai-gpt
             opt persimmon rembert roberta roberta-prelayernorm roc_bert roformer xglm xlm xlm-roberta xlm-roberta-xl xlnet
             xmod
         """,
+        "derived": "glm4v_text",
+        "big_bird": "big_bird",
         "jetmoe": "jetmoe",
         "nested": "dbrx mpt",
         "multi_query": "gpt_bigcode",

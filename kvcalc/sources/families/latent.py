@@ -17,7 +17,8 @@ def read_latent(config: Config, *, prefix: str = "", window: int | None = None) 
     """The latent of one attention, its fields under `prefix`. `head_dim` and `num_key_value_heads` mean nothing here."""
     return Latent(
         latent_dim=config.integer(f"{prefix}kv_lora_rank"),
-        rope_dim=config.integer(f"{prefix}qk_rope_head_dim", least=0),
+        # Files of GLM-4.7-Flash may call it `head_dim`, which that class reads as the same field.
+        rope_dim=config.integer(*(("head_dim",) if config.model_type == "glm4_moe_lite" else ()), f"{prefix}qk_rope_head_dim", least=0),
         window=window,
         query_heads=config.integer(f"{prefix}num_attention_heads") if prefix else config.integer(*fields.QUERY_HEADS),
         nope_dim=config.optional(f"{prefix}qk_nope_head_dim", least=1),

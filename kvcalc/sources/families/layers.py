@@ -107,6 +107,20 @@ def listed_types(config: Config, count: int, *names: str) -> list[str] | None:
     return [TYPE_ALIASES.get(item, item) for item in listed]
 
 
+def cache_windows(config: Config, count: int) -> int | list[int]:
+    """The window of every layer's cache by the file's words, or one a layer; 0 for none.
+
+    `layer_types` counts, else `sliding_window`, else `attention_chunk_size`: of files whose class has no notion of windows.
+    """
+    said = {SLIDING: config.raw.get("sliding_window"), CHUNKED: config.raw.get("attention_chunk_size")}
+    windows = {kind: value for kind, value in said.items() if isinstance(value, int) and not isinstance(value, bool) and value > 0}
+    types = config.raw.get("layer_types")
+    if isinstance(types, list) and len(types) == count:
+        found = [windows.get(TYPE_ALIASES.get(kind, kind), 0) for kind in types if isinstance(kind, str)]
+        return found if any(found) and len(found) == count else 0
+    return windows.get(SLIDING, windows.get(CHUNKED, 0))
+
+
 def short(kind: str) -> str:
     """`sliding_attention` → `sliding`: the name that a layer has in kvcalc's own files."""
     return kind.removesuffix("_attention").replace("-", "_")

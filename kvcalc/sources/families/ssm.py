@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from kvcalc.sources.config import Config
     from kvcalc.sources.families.layers import States
 
+#: The layers of a Nemotron-H file that lists none.
+_NEMOTRON = (LINEAR, "moe", FULL, "mlp")
+#: Layers of Zamba2's class where the file lists none, and which of them are hybrid.
+_ZAMBA2_LAYERS, _ZAMBA2_HYBRID = 54, frozenset({6, 12, 18, 24, 30, 36, 42, 47, 51})
 #: Letters of `hybrid_override_pattern`.
 LETTERS = {"M": LINEAR, "*": FULL, "-": "mlp", "E": "moe"}
 
@@ -39,7 +43,8 @@ def _mamba1(config: Config, inner: int | None = None) -> Mamba1:
 
 def _mamba2(config: Config) -> States:
     heads = config.integer("mamba_num_heads", "mamba_n_heads", "num_heads", "n_mamba_heads")
-    width = config.get("mamba_head_dim", "mamba_d_head", "mamba_headdim", "head_dim")
+    # `head_dim` is the mixer's only where there is no attention beside it.
+    width = config.get("head_dim" if config.model_type == "mamba2" else "mamba_head_dim", "mamba_d_head", "mamba_headdim")
     if width in ("auto", None):
         inner = config.optional("mamba_d_ssm", least=1) or config.integer("mamba_expand", "expand") * config.integer(*fields.HIDDEN)
         width = inner // heads
@@ -89,14 +94,14 @@ def parallel(config: Config) -> Layers:
 def nemotron_h(config: Config) -> Layers:
     """Mamba-2, attention and layers without a cache: letters in `hybrid_override_pattern`, or names in `layers_block_type`.
 
-    Their number is the number of layers, whatever `num_hidden_layers` says.
+    Their number is the number of layers, whatever `num_hidden_layers` says; a file without either has the class's four.
     """
-    types = _pattern(config, "hybrid_override_pattern", "layers_block_type", "layer_types")
-    if not types:
-        raise InvalidConfigError("config.json of a nemotron_h model has neither 'hybrid_override_pattern' nor 'layers_block_type'")
+    listed = _pattern(config, "hybrid_override_pattern", "layers_block_type", "layer_types")
+    types = listed or list(_NEMOTRON)
     drafts = draft_count(config)
     tail = (_pattern(config, "mtp_hybrid_override_pattern", "mtp_layers_block_type") or [FULL, "moe"]) if drafts else []
-    return built(config, types, {FULL: _nemotron_attention, LINEAR: _mamba2}, tail * drafts)
+    layers = built(config, types, {FULL: _nemotron_attention, LINEAR: _mamba2}, tail * drafts)
+    return layers if listed else layers._replace(notes=("config.json lists no layers: the class then has four of its own",))
 
 
 def _pattern(config: Config, letters: str, *lists: str) -> list[str] | None:
@@ -130,7 +135,9 @@ def zamba2(config: Config) -> Layers:
 
 def _wide_heads(config: Config) -> Heads:
     query = config.integer(*fields.QUERY_HEADS)
-    width = config.optional("attention_head_dim", least=1) or config.checked(2 * config.integer(*fields.HIDDEN) // query, "hidden_size")
+    width = config.optional("head_dim", "attention_head_dim", least=1) or config.checked(
+        2 * config.integer(*fields.HIDDEN) // query, "hidden_size"
+    )
     return Heads(query, config.optional("num_key_value_heads", least=1) or query, width)
 
 
@@ -141,9 +148,13 @@ def _zamba_rule(config: Config, count: int) -> list[str]:
 
 
 def _zamba2_rule(_config: Config, count: int) -> list[str]:
-    """The class's own list of 54 layers."""
-    hybrid = {6, 12, 18, 24, 30, 36, 42, 47, 51}
-    return [HYBRID if i in hybrid else LINEAR for i in range(count)]
+    """The class's own list. Raises InvalidConfigError, as the class does, for another number of layers."""
+    if count != _ZAMBA2_LAYERS:
+        raise InvalidConfigError(
+            f"config.json: 'num_hidden_layers' is {count}, and a zamba2 model without 'layers_block_type' has {_ZAMBA2_LAYERS} layers",
+            "add 'layers_block_type', a type a layer",
+        )
+    return [HYBRID if i in _ZAMBA2_HYBRID else LINEAR for i in range(count)]
 
 
 def _zamba2_mixer(config: Config) -> Mamba2:

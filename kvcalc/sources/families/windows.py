@@ -221,7 +221,7 @@ def periodic(config: Config, count: int, name: str = "sliding_window_pattern", *
     """The last of each period is full; the period is a number, or a word of L (local) and G (global) whose last layer is full."""
     if config.get("sliding_window") is None:
         return [FULL] * count
-    pattern = config.get(name, f"_{name}")
+    pattern = config.get(name)
     if isinstance(pattern, str) and pattern and set(pattern) <= set("LG"):
         types = [FULL if pattern[i % len(pattern)] == "G" else SLIDING for i in range(count)]
         types[-1] = FULL

@@ -53,6 +53,12 @@ def test_inkling_keeps_four_convolutions_in_fp32() -> None:
     assert local.layers.order == ("hybrid", "hybrid_sliding")
 
 
+def test_inkling_s_windows_are_as_wide_as_their_class_where_only_head_dim_is_said() -> None:
+    """InklingTextConfig(head_dim=16) keeps swa_head_dim = 128."""
+    found = read_config({"model_type": "inkling_text", "num_hidden_layers": 2, "local_layer_ids": [0], "head_dim": 16})
+    assert [found.layers.layer(i)[0].head_dim for i in (0, 1)] == [128, 16]  # type: ignore[union-attr]
+
+
 def test_inkling2_loop_runs_its_core_several_times() -> None:
     """12 layers, of which 4 to 7 run three times: 12 + 2 x 4 = 20 caches. `loop_config` wins over the flat fields."""
     config = {"model_type": "inkling2_loop_text", "num_hidden_layers": 12, **SMALL}

@@ -52,6 +52,12 @@ def heads(config: dict[str, object]) -> tuple[int, int, int | None, int]:
         # ChatGLM2-6B: 2 groups, 128 channels each.
         ({"model_type": "chatglm", "hidden_size": 4096, "num_attention_heads": 32, "num_layers": 28, "multi_query_attention": True,
           "multi_query_group_num": 2, "kv_channels": 128}, (2, 128, 32, 28)),
+        # Classes that derive the width whatever the file says, and one that knows it by another name (5.24.0).
+        ({"model_type": "gpt_bigcode", "n_embd": 96, "n_head": 6, "n_layer": 2, "head_dim": 32}, (1, 16, 6, 2)),
+        ({"model_type": "mpt", "d_model": 144, "n_heads": 4, "n_layers": 2, "head_dim": 16}, (4, 36, 4, 2)),
+        ({"model_type": "glm4v_text", "hidden_size": 144, "num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 6,
+          "head_dim": 32}, (4, 36, 4, 6)),
+        ({"model_type": "jetmoe", "head_dim": 32, "num_key_value_heads": 4}, (4, 32, 8, 12)),
         ({"model_type": "jetmoe"}, (16, 128, 32, 12)),
         # GLM-4.5's class default leaves a rest: 4096 // 96 = 42.
         ({"model_type": "glm4_moe"}, (8, 42, 96, 46)),
@@ -102,6 +108,44 @@ def test_hunyuan_shares_only_where_use_cla_says_so() -> None:
     found = read_config({**config, "cla_share_factor": 2, "use_cla": True})
     assert found.states[full] == 32
     assert found.layers.layer(5) == (Shared(shares_with=4),)
+
+
+@pytest.mark.parametrize(
+    ("fields", "longest"),
+    [
+        ({}, 704),
+        ({"num_random_blocks": 2, "block_size": 16}, 144),
+        ({"attention_type": "original_full"}, None),
+        ({"is_decoder": True}, None),
+    ],
+)
+def test_big_bird_says_which_prefill_it_caches(fields: dict[str, object], longest: int | None) -> None:
+    """Prefills of 144 and 704 tokens are cached, 145 and 705 are not (5.24.0)."""
+    assert read_config({"model_type": "big_bird", **fields}).traits.get("longest_dense_prefill") == longest
+
+
+@pytest.mark.parametrize(
+    ("model_type", "fields", "windows"),
+    [
+        ("llama", {}, None),
+        ("llama", {"sliding_window": None, "attention_chunk_size": 64}, 64),
+        ("llama", {"sliding_window": 5, "attention_chunk_size": 64}, 5),
+        ("llama", {"sliding_window": 0}, None),
+        ("llama", {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 5}, [5, 0]),
+        ("llama", {"layer_types": ["full_attention"] * 2, "sliding_window": 5}, None),
+        ("gpt2", {"sliding_window": 5}, 5),
+        ("deepseek_v3", {"sliding_window": 5}, 5),
+        ("qwen3_vl_moe_text", {"sliding_window": 5}, 5),
+        # The family says what it means, or the class names the type of each layer.
+        ("mistral", {"sliding_window": 5}, None),
+        ("qwen3_moe", {"sliding_window": 5, "use_sliding_window": False}, None),
+        ("qwen3", {"sliding_window": 5}, None),
+    ],
+)
+def test_a_window_in_the_file_of_a_class_that_knows_none(model_type: str, fields: dict[str, object], windows: object) -> None:
+    """DynamicCache reads the words of any config; the model attends to everything (get_layer_types_and_kwargs, 5.24.0)."""
+    found = read_config({"model_type": model_type, "num_hidden_layers": 2, **fields})
+    assert found.traits.get("cache_windows") == windows
 
 
 @pytest.mark.parametrize(

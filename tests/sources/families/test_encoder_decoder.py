@@ -70,5 +70,25 @@ def test_llama32_vision_sees_images_on_some_layers_only() -> None:
     }
     by_class = read_config({"model_type": "mllama", "text_config": {"num_hidden_layers": 40}})
     assert by_class.layers == found.layers
+    # The class asks of each layer whether it is listed: 8 layers with the list of 40 see images on two (5.24.0).
+    assert read_config({"model_type": "mllama", "text_config": {**text, "num_hidden_layers": 8}}).layers.order.count("cross") == 1
     with pytest.raises(InvalidConfigError, match="cross_attention_layers"):
-        read_config({"model_type": "mllama", "text_config": {**text, "cross_attention_layers": [40]}})
+        read_config({"model_type": "mllama", "text_config": {**text, "cross_attention_layers": ["3"]}})
+
+
+@pytest.mark.parametrize(("fields", "said"), [({}, True), ({"is_encoder_decoder": False}, False)])
+def test_an_encoder_decoder_is_one_by_its_class(fields: dict[str, object], said: bool) -> None:
+    assert read_config({"model_type": "bart", **fields}).traits["is_encoder_decoder"] is said
+    assert "is_encoder_decoder" not in read_config({"model_type": "trocr"}).traits
+
+
+def test_t5_knows_its_width_by_two_names() -> None:
+    """T5Config's attribute_map: head_dim → d_kv, and the other name wins where a file has both."""
+    for fields in ({"d_kv": 32}, {"head_dim": 32}, {"d_kv": 12, "head_dim": 32}):
+        assert read_config({"model_type": "t5", **fields}).layers.layer(0)[0] == Full(kv_heads=8, head_dim=32, query_heads=8)
+
+
+def test_a_decoder_counts_its_layers_by_itself() -> None:
+    """SwitchTransformersConfig(num_layers=3) keeps its 12 decoder layers; T5's follow the encoder's."""
+    assert read_config({"model_type": "switch_transformers", "num_layers": 3}).layers.count == 12
+    assert read_config({"model_type": "t5", "num_layers": 3}).layers.count == 3

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 TABLES = json.loads((Path(families.__file__).parent / "class_defaults.json").read_text(encoding="utf-8"))
 
 #: Files of these families always state what their layers are: the class alone is no model.
-NO_DEFAULT_LAYOUT = {"nemotron_h", "gemma4_assistant", "gemma4_unified_assistant"}
+NO_DEFAULT_LAYOUT = {"gemma4_assistant", "gemma4_unified_assistant"}
 
 
 def test_every_reader_of_the_table_exists_and_says_what_it_does() -> None:

@@ -36,6 +36,13 @@ def kinds(found: Architecture) -> list[str]:
     return ["+".join(state.kind for state in found.layers.layer(i)) for i in range(found.layers.count)]
 
 
+def test_glm_4_7_flash_reads_head_dim_as_its_rotary_width() -> None:
+    """Glm4MoeLiteConfig's attribute_map: head_dim → qk_rope_head_dim; DeepSeek-V3's `head_dim` means nothing."""
+    config = {"model_type": "glm4_moe_lite", **MLA, "head_dim": 32}
+    assert list(read_config(config).states) == [LATENT.model_copy(update={"rope_dim": 32})]
+    assert list(read_config(config | {"model_type": "deepseek_v3"}).states) == [LATENT]
+
+
 def test_deepseek_v3_keeps_one_latent_a_layer_and_one_draft_layer() -> None:
     found = read_config({"model_type": "deepseek_v3", **MLA, "num_nextn_predict_layers": 1, "head_dim": 7})
     assert found.states == {LATENT: 61}

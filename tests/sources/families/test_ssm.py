@@ -124,6 +124,24 @@ def test_zamba2_7b_shares_weights_and_not_caches() -> None:
     }
 
 
+def test_zamba2_by_its_class_has_a_list_of_its_own() -> None:
+    order = read_config({"model_type": "zamba2"}).layers.order
+    assert [i for i, name in enumerate(order) if name == "hybrid"] == [6, 12, 18, 24, 30, 36, 42, 47, 51]
+    assert len(order) == 54
+
+
+def test_a_nemotron_that_lists_no_layers_has_the_class_s_four() -> None:
+    found = read_config({"model_type": "nemotron_h", "num_hidden_layers": 52})
+    assert found.layers.order == ("linear", "moe", "full", "mlp")
+    assert any("four" in note for note in found.assumptions)
+
+
+def test_the_mixers_width_is_not_the_attentions() -> None:
+    """NemotronHConfig(head_dim=16): the mixer keeps its class default of 64."""
+    found = read_config({"model_type": "nemotron_h", "head_dim": 16, "hybrid_override_pattern": "M*"})
+    assert [getattr(state, "head_dim", None) for state in found.states] == [64, 16]
+
+
 def test_zamba_by_its_class() -> None:
     found = read_config({"model_type": "zamba"})
     assert found.layers.order[:8] == ("linear", "linear", "hybrid", "linear", "linear", "linear", "linear", "hybrid")
@@ -136,13 +154,14 @@ def test_zamba_by_its_class() -> None:
 @pytest.mark.parametrize(
     ("config", "named"),
     [
-        ({"model_type": "nemotron_h"}, "hybrid_override_pattern"),
         ({"model_type": "nemotron_h", "hybrid_override_pattern": "MX"}, "hybrid_override_pattern"),
         ({"model_type": "nemotron_h", "layers_block_type": ["lstm"]}, "lstm"),
         ({"model_type": "nemotron_h", "layers_block_type": "M*"}, "layers_block_type"),
         ({"model_type": "bamba", "attn_layer_indices": [99]}, "attn_layer_indices"),
         ({"model_type": "falcon_h1", "mamba_d_head": "wide"}, "mamba_d_head"),
         ({"model_type": "zamba2", "hidden_size": 64, "mamba_headdim": 999}, "mamba_headdim"),
+        # Zamba2Config: `num_hidden_layers` (38) must be equal to the number of `layer_types` (54).
+        ({"model_type": "zamba2", "num_hidden_layers": 38}, "54 layers"),
         ({"model_type": "jamba", "attn_layer_period": 0}, "attn_layer_period"),
     ],
 )

@@ -37,7 +37,8 @@ def letters(model_type: str, layers: int, **fields: Any) -> str:
         ("gpt_oss", 4, {}, "SFSF"),
         ("gemma3_text", 7, {}, "SSSSSFS"),
         ("gemma3_text", 7, {"sliding_window_pattern": 3}, "SSFSSFS"),
-        ("gemma3_text", 7, {"_sliding_window_pattern": 3}, "SSFSSFS"),
+        # The class writes this name into its files, and does not read it.
+        ("gemma3_text", 7, {"_sliding_window_pattern": 3}, "SSSSSFS"),
         ("gemma3_text", 3, {"layer_types": ["full_attention", "sliding_attention", "full_attention", "full_attention"]}, "FSF"),
         ("cohere2", 5, {}, "SSSFS"),
         ("cohere2_moe", 7, {"first_k_dense_replace": 2, "prefix_dense_sliding_window_pattern": 1}, "FFSSSFS"),
