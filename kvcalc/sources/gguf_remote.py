@@ -148,8 +148,14 @@ class Remote:
         except (URLError, HTTPException, OSError, ValueError) as error:
             if isinstance(error, KvcalcError):
                 raise
+            reason = _reason(error)
+            if not reason:
+                raise HubUnavailableError(
+                    f"{self.stream.name} cannot be asked for: a proxy, a redirect or HF_TOKEN is not what it should be",
+                    "check the proxy settings and HF_TOKEN, or download the file",
+                ) from None
             raise HubUnavailableError(
-                f"{self.stream.name} could not be read: {_reason(error)}", "check the network, or download the file"
+                f"{self.stream.name} could not be read: {reason}", "check the network, or download the file"
             ) from None
 
     def _range(self, offset: int, size: int) -> bytes:
@@ -246,7 +252,10 @@ def opened(address: SplitResult) -> Iterator[Remote]:
 
 
 def _reason(error: Exception) -> str:
+    """What the system says about a connection; an empty text for an address or a header that could not even be sent."""
     reason = getattr(error, "reason", error)
+    if isinstance(reason, str | ValueError) and not isinstance(reason, OSError):
+        return ""
     if isinstance(reason, TimeoutError):
         return f"no answer within {PATIENCE} seconds"
     return clean(getattr(reason, "strerror", None) or type(reason).__name__, 80).lower()

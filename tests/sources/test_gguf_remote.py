@@ -198,6 +198,34 @@ def test_answers_that_are_no_file(file: File, error: type[KvcalcError], why: str
         load_url(f"{url}/m.gguf")
 
 
+@pytest.mark.parametrize(
+    ("environment", "location"),
+    [
+        ({"HF_TOKEN": "hf_secret\r\nX-Evil: b"}, ""),
+        ({"http_proxy": "socks5://user:hf_secret@127.0.0.1:9"}, ""),
+        ({"http_proxy": "http://[::1"}, ""),
+        ({}, "http://[::1"),
+    ],
+)
+def test_what_cannot_even_be_sent(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], location: str) -> None:
+    with serving(m=File(location=location)) as (url, _):
+        for name, value in ({"HF_ENDPOINT": url} | environment).items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(HubUnavailableError, match=r"cannot be asked for|could not be read") as caught:
+            load_url(f"{url}/m.gguf")
+    said = caught.value.message + caught.value.hint
+    assert "secret" not in said
+    assert said.isprintable()
+    assert not any(word in said.lower() for word in ("valueerror", ": str", "urlopen"))
+
+
+@pytest.mark.parametrize("total", ["0", "10", "999999999999999999"])
+def test_a_size_that_lies_is_not_believed(total: str) -> None:
+    """What arrived is what counts."""
+    with serving(m=File(total=total)) as (url, _):
+        assert load_url(f"{url}/m.gguf").layers.count == 4
+
+
 def test_redirects_end() -> None:
     with serving(m=File(location="/m.gguf")) as (url, seen), pytest.raises(HubUnavailableError, match="without end"):
         load_url(f"{url}/m.gguf")
