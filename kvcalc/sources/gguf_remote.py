@@ -93,6 +93,16 @@ class _Redirects(HTTPRedirectHandler):
     def __init__(self) -> None:
         self.commit = ""
 
+    def http_error_302(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage) -> Any:
+        """The answer at the new address; this one is hung up on whatever the new one is."""
+        try:
+            return super().http_error_302(req, fp, code, msg, headers)
+        except (ValueError, KvcalcError):
+            fp.close()
+            raise
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
     def redirect_request(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str) -> Request | None:
         """The request to the new address. Raises HubUnavailableError for one that may not be asked."""
         commit = headers.get("X-Repo-Commit", "")
