@@ -33,6 +33,8 @@ _TOKENS_PER_BLOCK = re.compile(r"[Nn]umber of tokens per block: ([0-9]+)|tokens 
 _RANKS = re.compile(r"(?:tp_size|tensor_parallel_size)['\"]?[=:] ?([0-9]+)")
 _DTYPE = re.compile(r"(?:kv_cache_dtype|kv_cache_quant_algo)['\"]?[=:] ?['\"]?([A-Za-z0-9_]+)")
 _SIZES = (2, 4, 8)
+#: Releases of 2024 and 2025 gave the rest of the free memory a block of its own.
+_ROUNDED_UP = "an older release rounded the last block up"
 _WORKLOAD_KEYS = ("tensor_parallel", "kv_dtype", "gpu")
 
 
@@ -109,7 +111,9 @@ class TensorRtLlmLog(Recogniser):
         elif free is not None:
             ends = [engine.capacity(architecture, asked, int(value)) for value in (free.low, free.value + free.half)]
             low, high = (Fraction(str(capacity.blocks)) if capacity and capacity.blocks else Fraction(0) for capacity in ends)
-            yield Row("blocks", "blocks", blocks.line, blocks.value, low, high, blocks.holds(low, high))
+            within = blocks.holds(low, high)
+            rounded = not within and low <= blocks.value - 1 <= high
+            yield Row("blocks", "blocks", blocks.line, blocks.value, low, high, within, _ROUNDED_UP if rounded else "")
 
 
 #: What usually differs between the log and what was asked.

@@ -469,6 +469,17 @@ def test_tensorrt_llm_blocks_from_the_free_memory() -> None:
     assert read(log.format(2304), "llama-3.1-8b").rows[0].reason == "another block size: 64"
 
 
+def test_tensorrt_llm_older_releases_round_the_last_block_up() -> None:
+    """A 7B model in fp16, 0.13.0.dev2024082000 (TensorRT-LLM issue 2268): 0.9 x 21.89 GiB are 630.4 blocks of 32 MiB."""
+    log = (
+        "[MemUsageChange] Memory usage when calculating max tokens in paged kv cache: total: 39.39 GiB, available: 21.89 GiB\n"
+        "Number of blocks in KV cache primary pool: {}\nNumber of tokens per block: 64.\n"
+    )
+    assert closes(read(log.format(630), "llama-2-7b")) == ["blocks"]
+    assert read(log.format(631), "llama-2-7b").rows[0].reason == "an older release rounded the last block up"
+    assert "rounded" not in read(log.format(632), "llama-2-7b").rows[0].reason
+
+
 # --- what the user knows ---------------------------------------------------------------------------------------------------------
 
 
