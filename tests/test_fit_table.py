@@ -73,10 +73,10 @@ def test_the_view() -> None:
     table: Any = found.blocks[0]
     assert [column.title for column in table.columns] == [
         "context",
-        "one sequence in bf16",
-        "sequences in bf16",
-        "one sequence in fp8",
-        "sequences in fp8",
+        "one in bf16",
+        "fit in bf16",
+        "one in fp8",
+        "fit in fp8",
     ]
     assert table.rows[0] == (1024, 134_217_728, 79, 67_108_864, 159)
     assert found.data is not None

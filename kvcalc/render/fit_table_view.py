@@ -19,8 +19,8 @@ def view(document: Mapping[str, Any]) -> View:
     named = len(formats) > 1
     columns = [Column("context", "context", "count")]
     for place, name in enumerate(formats):
-        said = f" in {name}" if named else ""
-        columns += [Column(f"size{place}", f"one sequence{said}", "size"), Column(f"sequences{place}", f"sequences{said}", "count")]
+        one, fit = (f"one in {name}", f"fit in {name}") if named else ("one sequence", "sequences")
+        columns += [Column(f"size{place}", one, "size"), Column(f"sequences{place}", fit, "count")]
     rows = tuple(_row(row) for row in document["rows"])
     kv = show_bytes(document["budget"]["kv_bytes_per_device"])
     longest = document["rows"][-1]
@@ -28,7 +28,7 @@ def view(document: Mapping[str, Any]) -> View:
     headline = (
         f"{counts} of {longest['context']:,} tokens in {kv} per device: {clean(document['model']['id'])}, {engine_name(document['engine'])}"
     )
-    blocks = (Table(tuple(columns), rows, "Sequences at once, by their length"), memory_table(document))
+    blocks = (Table(tuple(columns), rows, "Sequences at once, by their length", alike=True), memory_table(document))
     return View(headline, blocks, tuple(document["notes"]), tuple(document["warnings"]), data=_data(document))
 
 

@@ -9,9 +9,13 @@ from kvcalc.render.layout import LEAST_PROSE, blocks, cells, narrowed, widths
 from kvcalc.render.view import NUMBERS, Facts, Table, Text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from kvcalc.render.view import View
 
 GAP = 2
+#: How much further in a line goes on that was too wide.
+_FURTHER = 4
 
 
 def render(view: View, width: int | None = None) -> str:
@@ -46,6 +50,16 @@ def wrap(text: str, width: int | None) -> list[str]:
     if width is None or len(text) <= width:
         return [text]
     return textwrap.wrap(text, max(width, 1), break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def broken(lines: Iterable[str], width: int | None) -> Iterator[str]:
+    """Lines that keep their form; one that is too wide goes on below itself, a little further in."""
+    for line in lines:
+        if width is None or len(line) <= width:
+            yield line
+            continue
+        indent = " " * (len(line) - len(line.lstrip()) + _FURTHER)
+        yield from textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _table(table: Table, width: int | None) -> list[str]:

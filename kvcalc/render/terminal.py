@@ -57,7 +57,7 @@ def _print(console: Console, block: Table | Facts | Text, width: int | None) -> 
     for line in plain.wrap(block.title, width) if block.title else ():
         console.print(RichText(line, "bold"))
     if not isinstance(block, Table):
-        for line in plain.facts(block.rows, width) if isinstance(block, Facts) else block.lines:
+        for line in plain.facts(block.rows, width) if isinstance(block, Facts) else plain.broken(block.lines, width):
             console.print(line)
         return
     if block.alike and width is not None:

@@ -69,12 +69,26 @@ def test_no_number_is_cut_at_any_width(arguments: tuple[str, ...], columns: int)
 
 
 FIT = ("fit", "llama-3.3-70b", "-e", "vllm", "--gpu", "h100-80gb:2", "-c", "128k", "-n", "4")
+TABLE = ("fit", "gemma-3-27b", "-e", "vllm", "--kv-memory", "19GiB", "--table", "--kv-dtype", "auto,fp8")
 ENGINES = ("compare", "gemma-3-27b", "--engines", "all", "-c", "32k", "--kv-memory", "40GiB")
 
 
 @pytest.mark.parametrize("columns", [60, 80, 140])
 @pytest.mark.parametrize(
-    "arguments", [ESTIMATE, COMPARE, FIT, ENGINES, ("plot",), ("models", "list", "llama-3"), ("gpus", "list")], ids=lambda found: found[0]
+    "arguments",
+    [
+        ESTIMATE,
+        COMPARE,
+        FIT,
+        ENGINES,
+        ("plot",),
+        ("models", "list", "llama-3"),
+        ("gpus", "list"),
+        ("explain", "mla"),
+        ("explain", "deepseek-v3"),
+        TABLE,
+    ],
+    ids=lambda found: found[0],
 )
 def test_every_line_stays_within_the_width(arguments: tuple[str, ...], columns: int) -> None:
     """Headline and notes break between words, tables make room: nothing is left to the terminal, which breaks inside of numbers."""

@@ -100,6 +100,13 @@ def test_alike_columns_are_parted_and_none_is_lost(width: int, count: int) -> No
     assert all(sum(widths(part, cells(part))) + 2 * (len(part.columns) - 1) <= width for part in parts if len(part.columns) > 2)
 
 
+def test_a_line_that_is_too_wide_goes_on_further_in() -> None:
+    lines = ("  bytes = a x b        no factor 2", "short")
+    assert list(plain.broken(lines, None)) == list(lines)
+    assert list(plain.broken(lines, 24)) == ["  bytes = a x b", "      no factor 2", "short"]
+    assert list(plain.broken(("aaaaaaaaaa bbbbbbbbbb",), 4)) == ["aaaaaaaaaa", "    bbbbbbbbbb"]
+
+
 def test_facts_have_a_title() -> None:
     view = View("h", (Facts((("limit", "40 GiB"),), "EXCEEDED chat-prod"),))
     assert plain.render(view) == "h\n\nEXCEEDED chat-prod\nlimit  40 GiB\n"
