@@ -85,7 +85,7 @@ ENGINES = ("compare", "gemma-3-27b", "--engines", "all", "-c", "32k", "--kv-memo
         ("models", "list", "llama-3"),
         ("gpus", "list"),
         ("explain", "mla"),
-        ("explain", "deepseek-v3"),
+        ("explain", "vllm"),
         TABLE,
     ],
     ids=lambda found: found[0],
