@@ -36,11 +36,14 @@ _BYTE_SUFFIXES = {
 }
 _NUMBER = re.compile(r"([0-9][0-9_,]{0,30}(?:\.[0-9]{1,12})?)\s*([A-Za-z]*)", re.ASCII)
 _SHOWN = 40
+#: What CI systems obey when a log holds it: `::command::` where a line begins, `##[command]` and `##vso[command]` anywhere.
+_COMMAND = re.compile(r"^(\s*:)(?=:)|(#)(?=#\w*\[)", re.ASCII)
 
 
 def clean(text: object, limit: int = 80) -> str:
-    """`text` made fit for a terminal: control characters replaced, cut to `limit` characters."""
+    """`text` made fit for a terminal and a CI log: control characters replaced, commands broken apart, cut to `limit` characters."""
     printable = "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in str(text)[: limit + 1])
+    printable = _COMMAND.sub(r"\g<0> ", printable)
     return printable if len(printable) <= limit else printable[: limit - 1] + "…"
 
 

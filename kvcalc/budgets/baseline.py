@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 #: A document of ten thousand budgets stays well under it.
 LARGEST_BASELINE = 64 * MIB
+#: More bytes than the largest question that kvcalc computes has.
+LARGEST_TOTAL = 10**60
 
 
 def read_baseline(path: Path) -> dict[str, int]:
@@ -27,15 +29,20 @@ def read_baseline(path: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     for entry in budgets:
         total = _total(entry)
-        if total is not None:
-            found[entry["name"]] = total
+        if total is None:
+            continue
+        if found.setdefault(entry["name"], total) != total:
+            raise InvalidConfigError(
+                f"{name}: a budget named '{clean(entry['name'], 60)}' stands twice with different figures",
+                "write it anew with --update-baseline",
+            )
     return found
 
 
 def _total(entry: Any) -> int | None:
-    """A budget's total; None for one that could not be evaluated. A total of 0 has no growth to compare with."""
+    """A budget's total; None for one that could not be evaluated, or that no cache has. A total of 0 has no growth to compare with."""
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         return None
     figures = entry.get("bytes")
     total = figures.get("total") if isinstance(figures, dict) else None
-    return total if isinstance(total, int) and not isinstance(total, bool) and total > 0 else None
+    return total if isinstance(total, int) and not isinstance(total, bool) and 0 < total <= LARGEST_TOTAL else None

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 FILE_NAMES = ("kvcalc.yaml", "kvcalc.yml", ".kvcalc.yaml")
 MOST_BUDGETS = 10_000
 LONGEST_NAME = 100
+LONGEST_MESSAGE = 1000
 
 #: Upper limits, in bytes, on figures of the plan of these names.
 BYTE_LIMITS = ("total", "per_device", "per_sequence", "per_token")
@@ -200,6 +201,8 @@ class _Reader:
             self.say(place, "has no name; a budget is told apart by its name")
         elif len(name) > LONGEST_NAME or not name.isprintable():
             self.say(place, f"has a name that is longer than {LONGEST_NAME} characters or cannot be printed", at=(*place, "name"))
+        elif clean(name, LONGEST_NAME) != name:
+            self.say(place, "has a name that a CI system takes for a command to itself", at=(*place, "name"))
         message = "" if entry.get("message") is None else entry["message"]
         if not isinstance(message, str):
             self.say((*place, "message"), "is not text; quote it")
@@ -220,7 +223,7 @@ class _Reader:
             limits=limits,
             limit_lines={key: self.line((*place, "limits", key), ("defaults", "limits", key)) for key in limits},
             memory=memory,
-            message=" ".join(message.split()),
+            message=clean(" ".join(message.split()), LONGEST_MESSAGE),
         )
 
     def line(self, *places: Place) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.budgets.file import MEMORY_LIMITS
 from kvcalc.errors import EXIT_INTERNAL, EXIT_NOT_EVALUATED, EXIT_OK, EXIT_OVER_BUDGET, EXIT_USAGE
+from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -103,9 +104,9 @@ class Verdict:
         model, workload, plan = self.budget.request.model, self.budget.request.workload, self.plan
         return {
             "name": self.budget.name,
-            "model": model if isinstance(model, str) else "inline",
-            "engine": self.budget.request.engine,
-            "kv_dtype": plan.kv_dtype if plan else workload.kv_dtype,
+            "model": clean(model, 300) if isinstance(model, str) else "inline",
+            "engine": clean(self.budget.request.engine),
+            "kv_dtype": plan.kv_dtype if plan else clean(workload.kv_dtype),
             "context": plan.context if plan else workload.context,
             "sequences": workload.sequences,
             "tensor_parallel": workload.tensor_parallel,

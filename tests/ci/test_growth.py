@@ -58,13 +58,32 @@ def test_a_baseline_that_is_none(repository: Repository, text: str) -> None:
     assert "main.json" in err
 
 
-@pytest.mark.parametrize("total", [0, -5, True, "12", 1.5, None])
+@pytest.mark.parametrize("total", [0, -5, True, "12", 1.5, None, 10**4000, float("inf"), [1], {"total": 1}])
 def test_a_figure_that_is_none(repository: Repository, total: Any) -> None:
     """Edited baselines: what is no number of bytes is no earlier figure."""
     repository.budgets(GROWING)
     entries = [{"name": "b0", "bytes": {"total": total}}, {"name": 3, "bytes": {"total": 1}}, {"bytes": 4}, 5]
     repository.write(json.dumps({"schema": "kvcalc.check/1", "budgets": entries}), "main.json")
     assert repository.kvcalc("check", "--baseline", "main.json")[0] == 2
+
+
+def test_two_figures_of_one_budget_are_no_baseline(repository: Repository) -> None:
+    """Which of them is compared with must not depend on their order."""
+    repository.budgets(GROWING)
+    for totals, code in (((1000 * 131_072, 1000 * 131_072), 0), ((1000 * 131_072, 10**12), 2), ((10**12, 1), 2)):
+        entries = [{"name": "b0", "bytes": {"total": total}} for total in totals]
+        repository.write(json.dumps({"schema": "kvcalc.check/1", "budgets": entries}), "main.json")
+        found, out, err = repository.kvcalc("check", "--baseline", "main.json")
+        assert found == code, out
+        assert code == 0 or "main.json: a budget named 'b0' stands twice with different figures" in err
+
+
+def test_a_baseline_with_more_than_the_budgets_is_one(repository: Repository) -> None:
+    """Figures of budgets that are gone, keys of a later kvcalc."""
+    repository.budgets(GROWING)
+    entries = [{"name": "gone", "bytes": {"total": 5}}, {"name": "b0", "bytes": {"total": 1000 * 131_072, "more": 1}, "later": []}]
+    repository.write(json.dumps({"schema": "kvcalc.check/1", "budgets": entries, "later": 1}), "main.json")
+    assert repository.kvcalc("check", "--baseline", "main.json")[0] == 0
 
 
 def test_updating_keeps_the_code_of_what_is_wrong_today(repository: Repository) -> None:
