@@ -131,6 +131,13 @@ def test_markdown_says_what_is_unmet_first_and_escapes() -> None:
     assert r"\*bold\*" in text
 
 
+def test_markdown_has_a_row_for_every_limit() -> None:
+    two = [check(), check(0) | {"limit": "per_token"}]
+    text = report(DOCUMENT | {"budgets": [budget("chat-prod", "over", checks=two)]}, "markdown")
+    assert "| chat-prod | **exceeded** | total 20,480 B (20 KiB) | 21,504 B (21 KiB) | - |\n" in text
+    assert "| chat-prod | met | per\\_token 20,480 B (20 KiB) | 20,480 B (20 KiB) | - |\n" in text
+
+
 @pytest.mark.parametrize("name", REPORTS)
 def test_no_report_lets_control_characters_through(name: str) -> None:
     assert "\x1b" not in report(DOCUMENT, name)

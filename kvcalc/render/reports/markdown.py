@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.render.reports.sentences import amount, first_line, missed, name_of, question, sentences, warnings
+from kvcalc.render.reports.sentences import amount, first_line, name_of, question, sentences, warnings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,19 +23,31 @@ def report(document: Mapping[str, Any]) -> str:
             lines += [f"- {_plain(sentence)}" for sentence in sentences(budget)]
             lines.append("")
     lines += ["| budget | state | limit | figure | growth |", "|---|---|--:|--:|--:|"]
-    lines += [_row(budget) for budget in document["budgets"]]
+    lines += [row for budget in document["budgets"] for row in _rows(budget)]
     said = [f"- **warning:** {_plain(text)}" for text in warnings(document)]
     lines += ["", *said] if said else []
     return "\n".join(lines) + "\n"
 
 
-def _row(budget: Mapping[str, Any]) -> str:
-    worst = next(iter(missed(budget) or budget["checks"]), None)
-    limit = f"{worst['limit']} {amount(worst['allowed'], worst['unit'])}" if worst else "-"
-    figure = amount(worst["actual"], worst["unit"]) if worst else "-"
+def _rows(budget: Mapping[str, Any]) -> list[str]:
+    """A row a limit, those missed by the most first; one for a budget that could not be evaluated."""
     growth = "-" if budget["growth_percent"] is None else f"{budget['growth_percent']:+g} %"
-    cells = (name_of(budget), None, limit, figure, growth)
-    return "| " + " | ".join(_MARKS[budget["status"]] if cell is None else _plain(cell) for cell in cells) + " |"
+    if not budget["checks"]:
+        return [_row(name_of(budget), budget["status"], "-", "-", growth)]
+    return [
+        _row(
+            name_of(budget),
+            "over" if check["over"] else "pass",
+            f"{check['limit']} {amount(check['allowed'], check['unit'])}",
+            amount(check["actual"], check["unit"]),
+            growth,
+        )
+        for check in budget["checks"]
+    ]
+
+
+def _row(name: str, status: str, *cells: str) -> str:
+    return "| " + " | ".join([_plain(name), _MARKS[status], *map(_plain, cells)]) + " |"
 
 
 def _plain(text: str) -> str:
