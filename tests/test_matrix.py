@@ -184,6 +184,25 @@ def test_more_never_takes_less(engine: str, name: str) -> None:
         assert totals == sorted(totals), steps
 
 
+#: SGLang's pool is a memory's, and Ollama's context ends at the model's.
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name not in ("sglang", "ollama")])
+@pytest.mark.parametrize(
+    "name", ["full", "odd heads", "key and value apart", "windows", "chunks", "latents", "compressed", "shared layers"]
+)
+def test_figures_beyond_what_a_float_holds_are_exact(engine: str, name: str) -> None:
+    """From a length of whole blocks, windows and chunks on, as many more tokens take as many more bytes: to the byte, at 10^27."""
+    whole = 2**50 * 3 * 5 * 7
+    for changes in ({}, {"sequences": 99_991}, {"kv_dtype": "q8_0"}):
+        found = [planned(engine, name, context=times * whole, **changes) for times in (1, 2, 3, 7)]
+        if None in found:
+            continue
+        one, two, three, seven = (plan.total for plan in found if plan is not None)
+        assert two - one == three - two, changes
+        assert seven - three == 4 * (two - one), changes
+        assert one > 2**53
+        assert 0 <= one - (two - one) < 2**53, changes  # what does not grow
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", MODELS)
 def test_what_can_be_estimated_can_be_fitted(engine: str, name: str) -> None:
