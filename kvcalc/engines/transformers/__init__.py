@@ -20,7 +20,7 @@ from kvcalc.engines.base import Engine, Setting, context_messages, default_forma
 from kvcalc.engines.transformers.caches import CACHES, Ask
 from kvcalc.engines.transformers.quantized import DEFAULTS
 from kvcalc.engines.transformers.quirks import CACHELESS, FOREIGN, OTHERWISE, QUIRKS, RULE
-from kvcalc.engines.transformers.tensors import EVERY, INT64, CacheTensor, Layer, windowed
+from kvcalc.engines.transformers.tensors import EVERY, INT64, CacheTensor, Layer, Rows, windowed
 from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
 from kvcalc.formats import get_format, one_format
 from kvcalc.plan import Plan
@@ -111,6 +111,9 @@ def tensors_by_layer(architecture: Architecture, *, expanded: bool = False) -> l
     first = next((i for i, kept in enumerate(found) if any(tensor.name == "index" for tensor in kept)), None)
     if quirk.positions and first is not None:
         found[first] = (*found[first], CacheTensor("index", "positions", 1, quirk.positions, EVERY, INT64))
+    prompt = traits.get("soft_prompt")
+    if prompt:
+        found = [(*kept, *(tensor._replace(name=f"{tensor.name}_prompt", rows=Rows("fixed", prompt)) for tensor in kept)) for kept in found]
     return [windowed(kept, window) for kept, window in zip(found, _cache_windows(architecture), strict=True)]
 
 

@@ -44,6 +44,11 @@ def big_bird(config: Config) -> Layers:
     return layers._replace(traits={"longest_dense_prefill": blocks * config.integer("block_size", default=64)})
 
 
+def cpmant(config: Config) -> Layers:
+    """Full attention with one KV head a query head; a soft prompt of `prompt_length` tokens stands before every sequence."""
+    return every_head(config)._replace(traits={"soft_prompt": config.integer("prompt_length", default=32, least=0)})
+
+
 def jetmoe(config: Config) -> Layers:
     """Full attention with `num_key_value_heads` KV heads, `kv_channels` wide; each expert chosen for a token has a query head for each."""
     kv_heads = config.integer("num_key_value_heads")

@@ -89,4 +89,6 @@ def _crossed(heads: Heads, count: int, source_tokens: int = 0, *, cross_heads: H
 
 def _crossed_types(config: Config, layers: Layers) -> Layers:
     cross = _cross(fields.read_heads(config))
-    return layers._replace(states={name: (*kept, cross) for name, kept in layers.states.items()}, notes=UNKNOWN_SOURCE)
+    states = {name: (*kept, cross) for name, kept in layers.states.items()}
+    # The decoder's part of the file calls itself a decoder alone; the whole is an encoder-decoder.
+    return layers._replace(states=states, traits={"is_encoder_decoder": True, "is_decoder": False}, notes=UNKNOWN_SOURCE)

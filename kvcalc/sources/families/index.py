@@ -18,13 +18,14 @@ _READERS: dict[str, dict[str, str]] = {
             stablelm_epoch step3_text telechat telechat2 telechat3 teleflm xllm xverse yi
         """,
         "every_head": """
-            bert bert-generation biogpt bloom camembert codegen cpmant ctrl data2vec-text electra ernie git gpt-sw3
+            bert bert-generation biogpt bloom camembert codegen ctrl data2vec-text electra ernie git gpt-sw3
             gpt2 gpt_neo gpt_neox gpt_neox_japanese gptj idefics kosmos_2_5_text_model kosmos_2_text_model megatron-bert openai-gpt
             opt persimmon rembert roberta roberta-prelayernorm roc_bert roformer xglm xlm xlm-roberta xlm-roberta-xl xlnet
             xmod
         """,
         "derived": "glm4v_text",
         "big_bird": "big_bird",
+        "cpmant": "cpmant",
         "jetmoe": "jetmoe",
         "nested": "dbrx mpt",
         "multi_query": "gpt_bigcode",

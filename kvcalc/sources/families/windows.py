@@ -325,5 +325,6 @@ def plamo3(config: Config) -> Layers:
 
 
 def unlimited_ocr(config: Config) -> Layers:
-    """Full attention to the prefill, a window over what is decoded: everything that was read stays."""
-    return by_type(config.overlaid({"layer_types": None}), all_full, BUILDERS)
+    """Full attention to the prefill, a window over what is decoded: everything that was read stays. `head_dim` means nothing."""
+    width = fields.derived_width(config, config.integer(*fields.QUERY_HEADS))
+    return by_type(config.overlaid({"layer_types": None, "head_dim": width}), all_full, BUILDERS)

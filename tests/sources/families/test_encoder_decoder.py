@@ -92,3 +92,9 @@ def test_a_decoder_counts_its_layers_by_itself() -> None:
     """SwitchTransformersConfig(num_layers=3) keeps its 12 decoder layers; T5's follow the encoder's."""
     assert read_config({"model_type": "switch_transformers", "num_layers": 3}).layers.count == 12
     assert read_config({"model_type": "t5", "num_layers": 3}).layers.count == 3
+
+
+def test_t5gemma_s_decoder_is_half_of_an_encoder_decoder() -> None:
+    """T5GemmaConfig at 4 layers: one encoder token more than the decoder's 32, measured (5.24.0)."""
+    found = read_config({"model_type": "t5gemma", "decoder": {"num_hidden_layers": 4, "is_encoder_decoder": False, "is_decoder": True}})
+    assert (found.traits["is_encoder_decoder"], found.traits["is_decoder"]) == (True, False)
