@@ -34,7 +34,8 @@ _BYTE_SUFFIXES = {
     "gb": 10**9,
     "tb": 10**12,
 }
-_NUMBER = re.compile(r"([0-9][0-9_,]{0,30}(?:\.[0-9]{1,12})?)\s*([A-Za-z]*)", re.ASCII)
+#: A comma or an underline stands between thousands; 1,5 is no number, because half of the world means 1.5 by it.
+_NUMBER = re.compile(r"((?:[0-9]{1,31}|[0-9]{1,3}(?:[,_][0-9]{3}){1,9})(?:\.[0-9]{1,12})?)\s*([A-Za-z]*)", re.ASCII)
 _SHOWN = 40
 #: What CI systems obey when a log holds it: `::command::` where a line begins, `##[command]` and `##vso[command]` anywhere.
 _COMMAND = re.compile(r"^(\s*:)(?=:)|(#)(?=#\w*\[)", re.ASCII)

@@ -21,6 +21,9 @@ from kvcalc.units import LARGEST, clean, human, parse_bytes, parse_tokens, show_
         (" 8k ", 8192),
         ("1,000", 1000),
         ("1_000", 1000),
+        ("12,345,678", 12_345_678),
+        ("1,024.5k", 1_049_088),
+        ("0.0009765625k", 1),
     ],
 )
 def test_tokens(text: str, tokens: int) -> None:
@@ -35,6 +38,21 @@ def test_tokens_that_are_none(text: str) -> None:
         parse_tokens(text)
     assert caught.value.exit_code == 2
     assert "\x1b" not in caught.value.message
+
+
+#: Numbers of other notations, other alphabets and other habits, and what people leave behind or before a number.
+NO_NUMBERS = (
+    *("1e3", "0x10", "1,5", "1,5k", "1,0,0", "1_0", "1__000", "1,0000", "10,00", "1,", "1_", ",1", ".5", "1.", "1.2.3", "+5", "1/2", "1k5"),
+    *("\uff11\uff12\uff18k", "\u0663", "\xb2", "\u2167", "inf", "nan", "\u221e", "1\u200bk", "1k\0", "8k tokens", "8k # why", "1k,2k"),
+)
+
+
+@pytest.mark.parametrize("text", NO_NUMBERS)
+def test_what_is_no_number_is_no_size_of_any_kind(text: str) -> None:
+    for read, unit in ((parse_tokens, ""), (parse_bytes, ""), (parse_bytes, "GiB")):
+        with pytest.raises(UsageError) as caught:
+            read(text + unit)
+        assert caught.value.message.isprintable()
 
 
 @pytest.mark.parametrize(
