@@ -12,11 +12,14 @@ Until 0.20 the first figure was blocks // groups x block size: it is told by not
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvcalc.engines.vllm import Vllm
+from kvcalc.engines.vllm.specs import MLA, RECURRENT
+from kvcalc.errors import KvcalcError
 from kvcalc.reconcile.base import Printed, Ranks, Recogniser, Row, Suspects, explained, printed
 from kvcalc.workload import Workload
 
@@ -33,7 +36,7 @@ _FIGURES = (
     ("refused", re.compile(r"larger than the available (?:KV cache memory )?\(([0-9.]+) GiB"), "GiB"),
     ("tokens", re.compile(r"GPU KV cache size: ([0-9,]+) tokens"), ""),
     ("concurrency", re.compile(r"Maximum concurrency for [0-9,]+ tokens per request: ([0-9.]+)x"), ""),
-    ("blocks", re.compile(r"# (?:GPU|cuda) blocks: ([0-9]+)"), ""),
+    ("blocks", re.compile(r"\b(?:GPU|cuda) blocks: ([0-9]+)"), ""),
     ("needed", re.compile(r"([0-9.]+) GiB KV cache is needed"), "GiB"),
     ("longest", re.compile(r"estimated maximum model length is ([0-9]+)"), ""),
     ("block", re.compile(r"Setting attention block size to ([0-9]+) tokens"), ""),
@@ -58,6 +61,8 @@ _SETTINGS = (
 )
 #: What the lines that hold settings say.
 _SAYING = ("LLM engine", "non-default args", "Chunked prefill is enabled", "Updating mamba_ssm_cache_dtype", "dcp_world_size")
+#: Drafts with a model of their own.
+_DRAFT = re.compile(r"\bmethod['\"]?[=:] ?['\"](draft_model|dflash|dspark)['\"]")
 _MODEL = re.compile(r"(?:\bmodel=|'model': )'([^']{1,200})'")
 _WORKERS = re.compile(r"\(Worker_([A-Z0-9_]{1,60}) ?(?:pid=[0-9]+)?\)")
 _WORKLOAD_KEYS = ("context", "tensor_parallel", "pipeline_parallel", "decode_context_parallel", "kv_dtype", "gpu")
@@ -93,6 +98,7 @@ class VllmLog(Recogniser):
         super().__init__()
         self._ranks = Ranks()
         self._notes: list[str] = []
+        self._draft = ""
 
     @property
     def recognised(self) -> bool:
@@ -126,6 +132,9 @@ class VllmLog(Recogniser):
         model = _MODEL.search(line)
         if model:
             self.seen.model = model[1]
+        draft = _DRAFT.search(line)
+        if draft:
+            self._draft = draft[1]
         for name, pattern, read in _SETTINGS:
             match = pattern.search(line)
             if match:
@@ -147,13 +156,26 @@ class VllmLog(Recogniser):
         if settings.get("decode_context_parallel", 1) > settings.get("tensor_parallel", 1):
             settings["tensor_parallel"] = settings["decode_context_parallel"]  # it divides the tensor parallel ranks
         found = list(self._rows(architecture))
-        return explained(found, _tiers(settings), lambda more: self._rows(architecture, **more))
+        if self._draft:
+            reason = f"a draft model of its own ({self._draft}) shares the memory, and the log does not hold its layers"
+            return [row if row.within or row.reason else replace(row, reason=reason) for row in found]
+        return explained(found, _tiers(settings, self._older_blocks(architecture)), lambda more: self._rows(architecture, **more))
+
+    def _older_blocks(self, architecture: Architecture) -> Suspects:
+        """Recurrent layers beside MLA: their blocks are multiples of 128, and were of 64 in 2025."""
+        with suppress(KvcalcError):
+            pool = VLLM.fitting(architecture, self.workload(), 0).pool
+            kinds = {spec.kind for group in pool.groups for spec in group.specs}
+            if "block_size" not in self.seen.settings and pool.block_size > _OLDER_MLA_STEP and kinds >= {MLA, RECURRENT}:
+                size = pool.block_size - _OLDER_MLA_STEP
+                return ((f"an older release's blocks of a hybrid with MLA: {size}", {"block_size": size}),)
+        return ()
 
     def _rows(self, architecture: Architecture, **more: Any) -> Iterator[Row]:
         asked = self.workload(**more)
         memory = self.seen.smallest("available") or self.seen.last("refused")
         if memory is None:
-            yield from self._closing_row(asked)
+            yield from self._closing_row(architecture, asked)
         else:
             scale = Fraction(10**9, 1024**3) if more.get(_DECIMAL) else Fraction(1)
             ends = [VLLM.fitting(architecture, asked, max(0, int(value * scale))) for value in (memory.low, memory.value + memory.half)]
@@ -181,13 +203,27 @@ class VllmLog(Recogniser):
             bounds = [Fraction(_longest(architecture, asked, fitting)) for fitting in ends]
             yield Row("longest context", "tokens", longest.line, longest.value, bounds[0], bounds[1], longest.holds(*bounds))
 
-    def _closing_row(self, asked: Workload) -> Iterator[Row]:
+    def _closing_row(self, architecture: Architecture, asked: Workload) -> Iterator[Row]:
         """Without the memory: tokens must be concurrency x length."""
         tokens, concurrency = self.seen.last("tokens"), self.seen.last("concurrency")
         if tokens is None or concurrency is None or asked.context is None:
             return
         low, high = (value * asked.context for value in (concurrency.low, concurrency.high))
-        yield Row("tokens = concurrency x length", "tokens", tokens.line, tokens.value, low, high, tokens.holds(low, high))
+        row = Row("tokens = concurrency x length", "tokens", tokens.line, tokens.value, low, high, tokens.holds(low, high))
+        if row.within:
+            yield row
+            return
+        pool = VLLM.fitting(architecture, asked, 0).pool
+        groups, needed = len(pool.groups), pool.request_blocks(asked.context)
+        for size in self._block_sizes(pool.block_size) if groups > 1 and needed else ():
+            blocks = tokens.value / size * groups
+            if blocks.denominator == 1 and concurrency.holds(blocks / needed, (blocks + groups - 1) / needed):
+                row = replace(row, reason=_OLDER.format(groups, size))
+        yield row
+
+    def _block_sizes(self, block: int) -> list[int]:
+        """A recurrent layer's block may be the whole context; older releases counted the smallest of all blocks."""
+        return list(dict.fromkeys((block, min(block, self.seen.settings.get("context", block)))))
 
     @property
     def _is_older(self) -> bool:
@@ -202,11 +238,10 @@ class VllmLog(Recogniser):
         groups = len(ends[0].pool.groups)
         if not self._is_older or not block or groups <= 1:
             return ""
-        # A recurrent layer's block is the whole context, and the smallest of all blocks counts.
-        for size in dict.fromkeys((block, min(block, self.seen.settings.get("context", block)))):
+        for size in self._block_sizes(block):
             bounds = [Fraction(fitting.pool.blocks(fitting.memory) // groups * size) for fitting in ends]
             if tokens.holds(*bounds):
-                return f"an older release's meaning of the line: blocks // {groups} groups x {size}"
+                return _OLDER.format(groups, size)
         return ""
 
 
@@ -216,13 +251,15 @@ def _longest(architecture: Architecture, asked: Workload, fitting: VllmFitting) 
     return largest_context(architecture, asked, fitting, beyond=True) or 0
 
 
+_OLDER = "an older release's meaning of the line: blocks // {} groups x {}"
+_OLDER_MLA_STEP = 64
 _RANKS = (2, 4, 8)
 #: Any card but a Hopper: gated DeltaNet's prefill hands out no states there, and fewer tokens are in flight by default.
 _CARD = {"gpu": "a100-80gb"}
 _CARD_TEXT = "the card is no Hopper card (an H100 is assumed)"
 
 
-def _tiers(settings: dict[str, Any]) -> tuple[Suspects, ...]:
+def _tiers(settings: dict[str, Any], older: Suspects) -> tuple[Suspects, ...]:
     """The usual differences between what was asked and what ran: one at a time, then two, then three."""
     ranks = int(settings.get("tensor_parallel", 1))
     parallel: Suspects = tuple((f"it ran with tensor parallel size {more}", {"tensor_parallel": more}) for more in _RANKS if more > ranks)
@@ -254,6 +291,7 @@ def _tiers(settings: dict[str, Any]) -> tuple[Suspects, ...]:
     )
     one: Suspects = (
         ("windows were not honoured (hybrid manager off)", {"disable_hybrid_kv_cache_manager": True}),
+        *older,
         *types,
         *states,
         *steps,
@@ -265,6 +303,7 @@ def _tiers(settings: dict[str, Any]) -> tuple[Suspects, ...]:
         ("the memory was printed in GB (10^9 bytes), not GiB", {_DECIMAL: True}),
     )
     two = (
+        *_both(older, states),
         *_both(types, (*card, *parallel, *states, *drafts)),
         *_both(card, (*parallel, *states, *drafts)),
         *_both(parallel, (*states, *drafts, *blocks)),

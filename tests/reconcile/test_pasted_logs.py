@@ -440,6 +440,41 @@ def test_a_name_that_the_catalogue_does_not_have_is_no_guess_but_a_hint(line: st
     assert f"'{meant}'" in (refused.value.hint or "")
 
 
+def test_vllm_the_older_tokens_are_known_without_the_memory() -> None:
+    """Gemma-3-4B, seven groups of 16: 1,350 blocks a request of 3,072 tokens (kvcached issue 215)."""
+    log = "GPU KV cache size: 317,136 tokens\nMaximum concurrency for 3,072 tokens per request: {}x\n"
+    reason = "an older release's meaning of the line: blocks // 7 groups x 16"
+    assert read(log.format("102.78"), "gemma-3-4b").rows[0].reason == reason
+    assert read(log.format("102.79"), "gemma-3-4b").rows[0].reason != reason
+
+
+def test_vllm_blocks_of_a_hybrid_with_latents_were_multiples_of_64() -> None:
+    """Kimi-Linear on two RTX 3090, 2025-11 (vllm issue 28228): blocks of 960, where 0.33 has 1,024."""
+    workers = "".join(f"(Worker_TP{rank} pid=1) INFO Available KV cache memory: 2.30 GiB\n" for rank in range(2))
+    log = workers + "GPU KV cache size: 75,840 tokens\nMaximum concurrency for 120,000 tokens per request: 2.48x\n"
+    found = {row.figure: row.reason for row in read(log, "kimi-linear-48b-a3b").rows}
+    assert found["concurrency"] == "an older release's blocks of a hybrid with MLA: 960, and prefix caching was off"
+    assert found["tokens"] == found["concurrency"] + "; an older release's meaning of the line: blocks // 4 groups x 960"
+
+
+@pytest.mark.parametrize("method", ["dflash", "dspark", "draft_model"])
+def test_vllm_a_draft_model_of_its_own_is_the_reason(method: str) -> None:
+    """Qwen3.8-27B with DFlash on two RTX 5090 (club-3090 issue 1084)."""
+    settings = (
+        f"non-default args: {{'tensor_parallel_size': 2, 'speculative_config': {{'method': '{method}', 'num_speculative_tokens': 7}}}}\n"
+    )
+    log = settings + vllm("16.01", "374,847", "1.83", "204,800")
+    assert {row.reason for row in read(log, "qwen3.6-27b").rows} == {
+        f"a draft model of its own ({method}) shares the memory, and the log does not hold its layers"
+    }
+
+
+def test_vllm_blocks_without_their_hash() -> None:
+    """Markdown takes the first `#` of a pasted line (vllm issue 10517, 0.6)."""
+    log = "kv_cache_size=3.81GiB gpu_memory_utilization=0.90\nGPU blocks: 1952, # CPU blocks: 2048\nMaximum concurrency for 20000 tokens per request: 1.56x\n"
+    assert closes(read(log, "llama-3.1-8b")) == ["concurrency", "blocks"]
+
+
 # --- TensorRT-LLM ----------------------------------------------------------------------------------------------------------------
 
 
