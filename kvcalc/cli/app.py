@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, str] = {
     "estimate": "kvcalc.cli.estimate",
     "fit": "kvcalc.cli.fit",
+    "launch": "kvcalc.cli.launch",
     "compare": "kvcalc.cli.compare",
     "plot": "kvcalc.cli.plot",
     "explain": "kvcalc.cli.explain",
@@ -105,9 +106,14 @@ def _report(error: KvcalcError, arguments: Sequence[str]) -> int:
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    """Whether the last `--format` is json: the command line may be the very thing that is wrong, so it is only scanned."""
+    """Whether the last `--format` is json: the command line may be the very thing that is wrong, so it is only scanned.
+
+    Of `launch` the first one: the words of another program follow.
+    """
     chosen = ""
     for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if chosen and arguments[0] == "launch":
+            break
         if argument in ("-f", "--format"):
             chosen = following
         elif argument.startswith("--format="):
