@@ -55,7 +55,8 @@ def _facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     figures, workload = document["bytes"], document["workload"]
     rows = [("per token", show_bytes(figures["per_token"]))]
     if figures["growth_per_token"] != figures["per_token"]:
-        rows.append(("next token", show_bytes(figures["growth_per_token"])))
+        rows[0] = ("per token", f"{show_bytes(figures['per_token'])} in every layer that still holds it")
+        rows.append(("next token", f"{show_bytes(figures['growth_per_token'])}: what one token more adds to a sequence of this length"))
     if figures["fixed"]:
         rows.append(("fixed", f"{show_bytes(figures['fixed'])} per sequence, whatever its length"))
     if workload["sequences"] > 1:
@@ -79,7 +80,16 @@ def _facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 def lines_table(document: Mapping[str, Any]) -> Table:
     """The lines of the plan; their bytes add up to the total."""
     rows = tuple(
-        (line["state"], line["layers"], line["buffer"], line["width"] or None, line["format"], line["slots"], line["bytes"], line["bytes"])
+        (
+            line["state"],
+            line["layers"] or None,
+            line["buffer"],
+            line["width"] or None,
+            line["format"],
+            line["slots"],
+            line["bytes"],
+            line["bytes"],
+        )
         for line in document["lines"]
     )
     return Table(_LINES, rows)

@@ -16,7 +16,7 @@ _COLUMNS = (
     Column("size", "size", "size"),
     Column("known", "memory is", "text", 2),
     Column("bandwidth", "bandwidth, B/s", "count", 2),
-    Column("capability", "capability", "count", 4),
+    Column("capability", "CUDA sm", "count", 4),
     Column("source", "source", "prose", 5),
 )
 
