@@ -72,8 +72,17 @@ FAMILY_CLASSES = {
 }
 
 
+#: Words in the names of models whose params.json SGLang reads instead of config.json, and the class that it makes of a latent one
+#: (utils/hf_transformers/mistral_utils.py, is_mistral_model and adapt_config_dict).
+NATIVE_MISTRAL = ("mistral-large-3", "mistral-small-4", "leanstral")
+NATIVE_CLASS = "PixtralForConditionalGeneration"
+
+
 def class_of(architecture: Architecture) -> str:
     """The class that SGLang sees, or an empty string."""
+    called = f"{architecture.hub} {architecture.id}".lower()
+    if any(word in called for word in NATIVE_MISTRAL) and any(state.kind == "latent" for state in architecture.states):
+        return NATIVE_CLASS
     name = architecture.class_name or FAMILY_CLASSES.get(architecture.family, "")
     return RENAMED.get(name, name)
 
@@ -139,6 +148,10 @@ SINK_FLAGS: dict[str, dict[str, bool]] = {
     "MiMoV2FlashForCausalLM": {"add_swa_attention_sink_bias": False, "add_full_attention_sink_bias": False},
     "HYV4ForCausalLM": {"learnable_sink": True},
 }
+
+#: Ling's classes, whose model asserts that its groups are complete; the third generation leaves the rotary part out on request.
+GROUPED = _names("BailingMoeV2_5ForCausalLM BailingMoeV3ForCausalLM BailingMoeV3VLForConditionalGeneration")
+NO_ROTARY = _names("BailingMoeV3ForCausalLM BailingMoeV3VLForConditionalGeneration")
 
 #: Models without attention: no key or value pool at all.
 PURE_STATE = _names("Mamba2ForCausalLM FalconMambaForCausalLM MambaForCausalLM")

@@ -242,7 +242,7 @@ class _Reader:
         return self.server.kv
 
     def _latent_rows(self, shape: State, pool: str) -> tuple[Row, ...]:
-        (buffer,) = shape.buffers()
+        (buffer,) = self._latent(shape).buffers()
         stored = FORMATS["fp8_ds_mla"] if self.server.scaled and pool == FULL else self.server.kv
         if stored.name == "mxfp8":
             stored = FORMATS["fp8"]
@@ -250,6 +250,12 @@ class _Reader:
         # beside recurrent layers the latents' 4-bit pool is not packed, and the budget counts on it
         held = buffer.width if self.hybrid and self.server.flag in FOUR_BITS else size
         return (Row(pool, shape.kind, "latent", buffer.width, stored.name, held, held, cell=size),)
+
+    def _latent(self, shape: State) -> State:
+        """The latent that the pool stores: `use_mla_nope` leaves Ling's rotary part out (_derive_model_shapes)."""
+        if self.architecture.traits.get("use_mla_nope") is True and self.server.class_name in classes.NO_ROTARY:
+            return shape.model_copy(update={"rope_dim": 0})
+        return shape
 
     def _index_row(self, state: State) -> Row:
         (buffer,) = state.buffers()

@@ -38,8 +38,6 @@ SPECULATIVE_REQUESTS, V4_REQUESTS = 48, 256
 DRAFT_TOKENS = 4
 #: Tokens that DeepSeek-V4's compressor rings can take back (get_compress_state_write_pad: 16 - 8 + 2).
 V4_MOST_DRAFTS = 10
-#: Tokens between two snapshots of recurrent state (`--mamba-track-interval`), which whole pages must fill.
-TRACK_INTERVAL = 256
 #: Context that SGLang assumes where a config.json names none (utils/hf_transformers/common.py).
 UNNAMED_CONTEXT = 2048
 
@@ -124,6 +122,7 @@ def resolve(architecture: Architecture, workload: Workload, args: Mapping[str, A
     capability, chunk, large = _card(workload.gpu, args, notes)
     attn_tp, attn_dp = _attention_ranks(workload, args)
     check_query_heads(architecture, attn_tp)
+    _check_groups(architecture, name)
     draft_tokens = _draft_tokens(architecture, name, workload, args, notes)
     radix = _radix(architecture, name, args)
     latent, index_pool = _latents(architecture, name)
@@ -180,6 +179,16 @@ def resolve(architecture: Architecture, workload: Workload, args: Mapping[str, A
         context=_checked_context(architecture, context),
         notes=(*notes, *([cache.note] if cache.note else [])),
     )
+
+
+def _check_groups(architecture: Architecture, name: str) -> None:
+    """Ling's model asserts that its layers come in whole groups (models/bailing_moe_linear.py, bailing_moe_v3.py)."""
+    tail = architecture.traits.get("incomplete_group")
+    if tail and name in classes.GROUPED:
+        raise EngineRejectsError(
+            f"SGLang loads {name} in whole groups of layers, and {tail} of its {architecture.layers.count} layers are left over",
+            "choose a number of layers that layer_group_size divides",
+        )
 
 
 def _card(gpu: str | None, args: Mapping[str, Any], notes: list[str]) -> tuple[int, int, bool]:
@@ -269,9 +278,11 @@ def _strategy(name: str, args: Mapping[str, Any], choice: backends.Choice, *, ra
     found = asked if asked != "auto" else rule.strategy if wants_buffer else "no_buffer"
     if found == "no_buffer" and choice.page > 1:
         raise EngineRejectsError(f"SGLang keeps the state of {name} without a buffer, and then serves pages of 1 token, not {choice.page}")
-    if found != "no_buffer" and TRACK_INTERVAL % choice.page:
+    interval: int = args["mamba_track_interval"]
+    if found != "no_buffer" and interval % choice.page:
         raise EngineRejectsError(
-            f"page size {choice.page} does not divide the {TRACK_INTERVAL} tokens between two snapshots of recurrent state"
+            f"page size {choice.page} does not divide the {interval} tokens between two snapshots of recurrent state",
+            f"set mamba_track_interval to a multiple of {choice.page}",
         )
     return str(found)
 

@@ -43,6 +43,7 @@ SETTINGS = (
         "how cached prefixes keep recurrent state",
         ("auto", "no_buffer", "extra_buffer", "extra_buffer_lazy"),
     ),
+    Setting("mamba_track_interval", "int", 256, "tokens between two snapshots of recurrent state, in whole pages", least=1),
     Setting("speculative_algorithm", "str", None, "speculation with the model's own next-token layers", ("EAGLE", "NEXTN")),
     Setting("speculative_num_draft_tokens", "int", None, "tokens verified at once; turns speculation on", least=1),
     Setting("dp_size", "int", 1, "with enable_dp_attention: groups of ranks that serve their own requests", least=1),

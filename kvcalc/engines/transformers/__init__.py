@@ -108,6 +108,9 @@ def tensors_by_layer(architecture: Architecture, *, expanded: bool = False) -> l
     layer = Layer(quirk, bool(traits.get(quirk.broadcast)), expanded, least_source)
     tensors = {name: layer.tensors(states) for name, states in layout.states.items()}
     found = [tensors[name] for name in layout.order]
+    # Ling's class has no full layer in an incomplete last group; engines that serve it have.
+    tail = traits.get("incomplete_group") or 0
+    found[len(found) - tail :] = [found[0]] * tail
     first = next((i for i, kept in enumerate(found) if any(tensor.name == "index" for tensor in kept)), None)
     if quirk.positions and first is not None:
         found[first] = (*found[first], CacheTensor("index", "positions", 1, quirk.positions, EVERY, INT64))

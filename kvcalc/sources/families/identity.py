@@ -42,6 +42,7 @@ TRAITS = (
     "learnable_sink",
     "encoder_layers",
     "index_kpool_compress",
+    "use_mla_nope",
 )
 
 #: Parts of a wrapper that make it multimodal.

@@ -200,7 +200,10 @@ def bailing_hybrid(config: Config) -> Layers:
     """
     attention: Builder = mla if config.get("full_attention_type") in (None, "mla") else fields.full
     mixer: Builder = _linear_heads if _is_lightning(config) else kda
-    return by_type(config, _grouped, {FULL: attention, LINEAR: mixer}, draft=FULL)
+    layers = by_type(config, _grouped, {FULL: attention, LINEAR: mixer}, draft=FULL)
+    group, listed = config.get("layer_group_size"), config.has("layer_types")
+    tail = 0 if listed or not isinstance(group, int) else len(layers.order) % group
+    return layers._replace(traits={"incomplete_group": tail}) if tail else layers
 
 
 def _is_lightning(config: Config) -> bool:

@@ -191,3 +191,26 @@ def test_four_bits_beside_recurrent_layers() -> None:
     found = ASKED.capacity(kimi, GIB + 6 * slot, **asked)
     assert found.tokens is not None
     assert abs(found.tokens - GIB // (2 * 324)) <= 1
+
+
+def test_pages_must_fill_the_tokens_between_two_snapshots() -> None:
+    """GLM-5.3-Flash pools 16 index keys: pages of 64 x 16 = 1,024 tokens, and validate_mamba_extra_buffer asserts 256 % 1024 == 0."""
+    with pytest.raises(EngineRejectsError, match="page size 1024 does not divide the 256 tokens"):
+        ASKED.plan(load("glm-5.3-flash"), 4096)
+    assert ASKED.plan(load("glm-5.3-flash"), 4096, mamba_track_interval=1024).args["page_size"] == 1024
+
+
+def test_ling_comes_in_whole_groups() -> None:
+    """models/bailing_moe_v3.py asserts num_layers % layer_group_size == 0."""
+    whole = load("ling-3.0-flash")
+    assert ASKED.plan(whole, 4096).per_device > 0
+    with pytest.raises(EngineRejectsError, match="2 of its 42 layers are left over"):
+        ASKED.plan(whole.model_copy(update={"traits": {"incomplete_group": 2}}), 4096)
+
+
+def test_ling_without_a_rotary_part() -> None:
+    """use_mla_nope: rows of 512 elements, not 576 (_derive_model_shapes); the config says no dtype, so fp16."""
+    ling = load("ling-3.0-flash")
+    bare = ling.model_copy(update={"traits": {"use_mla_nope": True}})
+    rows = [sizes(ASKED.plan(found, 4096))["latent", "latent"] for found in (ling, bare)]
+    assert rows == [4096 * 7 * 576 * 2, 4096 * 7 * 512 * 2]

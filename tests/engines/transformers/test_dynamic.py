@@ -285,6 +285,13 @@ def test_block_sparse_attention_caches_nothing_of_a_long_prefill(context: int, r
     assert any("block-sparse" in note for note in found.notes) == (rows == 1)
 
 
+def test_an_incomplete_group_of_ling_is_linear_to_its_class() -> None:
+    """BailingHybridConfig: full iff (i + 1) % layer_group_size == 0, so two layers behind one group of three stay linear."""
+    mixer = Lightning(heads=4, head_dim=16)
+    whole = model(mixer, mixer, MLA, MLA, MLA, family="bailing_hybrid", traits={"incomplete_group": 2})
+    assert plan(whole, 32).total == 4 * 4 * 16 * 16 * 4 + 32 * 576 * 2
+
+
 def test_a_soft_prompt_is_cached_before_every_sequence() -> None:
     """CpmAntForCausalLM.generate, prompt_length 4, 12 tokens of 3 x 3 x 16 in fp32: 18,432 B measured (5.24.0)."""
     found = plan(model(Full(kv_heads=3, head_dim=16), count=3, family="cpmant", dtype="float32", traits={"soft_prompt": 4}), 12)
