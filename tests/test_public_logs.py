@@ -59,6 +59,42 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "mamba_d_conv": 4,
         "mamba_expand": 2,
     },
+    "falcon-h1-1.5b": {
+        "model_type": "falcon_h1",
+        "num_hidden_layers": 24,
+        "hidden_size": 2048,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "head_dim": 128,
+        "mamba_d_ssm": 3072,
+        "mamba_n_heads": 48,
+        "mamba_d_head": 64,
+        "mamba_d_state": 256,
+        "mamba_n_groups": 1,
+        "mamba_d_conv": 4,
+    },
+    "falcon-h1-34b": {
+        "model_type": "falcon_h1",
+        "num_hidden_layers": 72,
+        "hidden_size": 5120,
+        "num_attention_heads": 20,
+        "num_key_value_heads": 4,
+        "head_dim": 128,
+        "mamba_d_ssm": 4096,
+        "mamba_n_heads": 32,
+        "mamba_d_head": 128,
+        "mamba_d_state": 256,
+        "mamba_n_groups": 2,
+        "mamba_d_conv": 4,
+    },
+    "glm-4-32b": {
+        "model_type": "glm4",
+        "num_hidden_layers": 61,
+        "hidden_size": 6144,
+        "num_attention_heads": 48,
+        "num_key_value_heads": 2,
+        "head_dim": 128,
+    },
     "granite-4.0-h-micro": {
         "model_type": "granitemoehybrid",
         "num_hidden_layers": 40,
@@ -83,6 +119,33 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "sliding_window": 2048,
         "global_attn_every_n_layers": 4,
     },
+}
+#: The keys of the released config.json of Qwen3.8-Flash-Next that a cache depends on.
+CONFIGS["qwen3.8-flash-next.json"] = {
+    "model_type": "qwen4_exp_text",
+    "num_hidden_layers": 48,
+    "hidden_size": 2560,
+    "num_attention_heads": 24,
+    "num_key_value_heads": 2,
+    "head_dim": 256,
+    "full_attention_interval": 4,
+    "layer_types": [*["linear_attention"] * 3, "full_attention"] * 12,
+    "indexer_compress_ratio": 4,
+    "indexer_head_dim": 128,
+    "indexer_kv_heads": 1,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 48,
+    "linear_value_head_dim": 128,
+    "mamba_ssm_dtype": "float32",
+    "mtp_num_hidden_layers": 1,
+    "ngram_size": 3,
+    "ple_conv_kernel_size": 4,
+    "ple_embed_dim": 2560,
+    "ple_layer_ids": [2],
+    "hc_count": 4,
+    "max_position_embeddings": 262144,
 }
 DEEPSEEK_CODER_V2_LITE = {
     "gguf_metadata": {
@@ -370,6 +433,26 @@ def test_vllm_needs_what_its_refusal_said(model: str, context: int, gib: float, 
     assert abs(plan.per_device / GIB - gib) <= 0.005 + 1e-9, source
 
 
+#: Tokens that were printed without the memory, and the block size where it was: they are whole blocks at kvcalc's blocks a request.
+WHOLE = [
+    ("qwen3.8-flash-next.json", 8192, 260_006, 1600, {"gpu": "dgx-spark-128gb", **mtp(2)}, "vllm-project/vllm issue 54458"),
+    ("qwen3.8-flash-next.json", 262_144, 1_077_542, 1600, {"gpu": "dgx-spark-128gb", **mtp(2)}, "vllm-project/vllm issue 54426"),
+    ("qwen3.8-flash-next.json", 262_144, 780_638, 1600, {"gpu": "dgx-spark-128gb", **mtp(2)}, "vllm-project/vllm issue 54426"),
+    ("qwen3.6-27b", 262_144, 377_456, None, {**TP2, **RTX5090}, "vllm-project/recipes pull request 810, Qwen3.8-27B in FP8"),
+    ("qwen3.6-27b", 262_144, 445_875, None, {**TP2, **RTX5090}, "vllm-project/recipes pull request 810, Qwen3.8-27B in NVFP4"),
+]
+
+
+@pytest.mark.parametrize(("model", "context", "tokens", "block", "settings", "source"), WHOLE, ids=[f"{row[0]}-{row[2]}" for row in WHOLE])
+def test_vllm_printed_whole_blocks(model: str, context: int, tokens: int, block: int | None, settings: dict[str, Any], source: str) -> None:
+    """Tokens are blocks / blocks of a request x length: with another number of blocks a request, no number of blocks gives them."""
+    pool = get_engine("vllm").fitting(architecture(model), workload({"context": context, **settings}), 0).pool
+    needed = pool.request_blocks(context)
+    blocks = -(-tokens * needed // context)
+    assert int(blocks / needed * context) == tokens, source
+    assert block in (None, pool.block_size), source
+
+
 # --- llama.cpp and Ollama --------------------------------------------------------------------------------------------------------
 
 ONE, FOUR = {"parallel": 1}, {"parallel": 4, "kv_unified": True}
@@ -398,6 +481,7 @@ CACHES: list[tuple[str, dict[str, Any], list[float], float | None, str]] = [
         None,
         "Ollama, K and V of deepseek-coder-v2:16b in eight slots, 2026-09",
     ),
+    ("glm-4-32b", {"ctx_size": 5120, **ONE, **cached("q8_0")}, [162.03], None, "ikawrakow/ik_llama.cpp pull request 344"),
     ("gpt-oss-120b", {"ctx_size": 65_536, **FOUR}, [2304.00, 36.00], None, "llama.cpp, notes on packing layers"),
     ("gpt-oss-20b", {"ctx_size": 8192, **ONE, "ubatch_size": 128, **cached("q8_0")}, [102.00, 3.19], None, "llama.cpp on Hexagon, log"),
     (
@@ -411,6 +495,8 @@ CACHES: list[tuple[str, dict[str, Any], list[float], float | None, str]] = [
     ("gemma-4-e4b", {"ctx_size": 32_768, **ONE}, [512.00, 40.00], None, "llama.cpp, notes on windowed layers"),
     ("gemma-4-e4b", {"ctx_size": 32_768, **ONE, "swa_full": True}, [512.00, 1280.00], None, "llama.cpp bindings on a DGX Spark, log"),
     ("trinity-nano", {"ctx_size": 131_072, **ONE}, [1792.00, 105.00], None, "llama-fit-params, Trinity-Nano-Preview"),
+    ("falcon-h1-1.5b", {"ctx_size": 32_768, **ONE}, [768.00], 72.98, "GeniePod/genie-claw issue 410"),
+    ("falcon-h1-34b", {"ctx_size": 4096, **ONE, **cached("f32")}, [1152.00], 292.22, "tiiuae/llama.cpp-Falcon-H1 issue 2"),
     ("qwen3.5-0.8b", {"ctx_size": 32_768, **ONE}, [384.00], 19.27, "llama.cpp, a comparison of cache types, 2026-10"),
     ("qwen3.5-0.8b", {"ctx_size": 32_768, **ONE, **cached("q8_0")}, [204.00], 19.27, "the same comparison"),
     ("qwen3.5-0.8b", {"ctx_size": 32_768, **ONE, **cached("q4_0")}, [108.00], 19.27, "the same comparison"),

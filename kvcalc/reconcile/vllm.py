@@ -210,11 +210,13 @@ class VllmLog(Recogniser):
             return
         low, high = (value * asked.context for value in (concurrency.low, concurrency.high))
         row = Row("tokens = concurrency x length", "tokens", tokens.line, tokens.value, low, high, tokens.holds(low, high))
-        if row.within:
-            yield row
-            return
         pool = VLLM.fitting(architecture, asked, 0).pool
         groups, needed = len(pool.groups), pool.request_blocks(asked.context)
+        if row.within:
+            yield row
+            if needed:
+                yield _whole_blocks(tokens, needed, asked.context)
+            return
         for size in self._block_sizes(pool.block_size) if groups > 1 and needed else ():
             blocks = tokens.value / size * groups
             if blocks.denominator == 1 and concurrency.holds(blocks / needed, (blocks + groups - 1) / needed):
@@ -243,6 +245,13 @@ class VllmLog(Recogniser):
             if tokens.holds(*bounds):
                 return _OLDER.format(groups, size)
         return ""
+
+
+def _whole_blocks(tokens: Printed, needed: int, context: int) -> Row:
+    """Tokens are blocks / blocks of a request x length, and blocks are whole: another layout gives no such number."""
+    blocks = tokens.value * needed // context
+    low, high = (Fraction(int(count / needed * context)) for count in (int(blocks), int(blocks) + 1))
+    return Row("tokens of whole blocks", "tokens", tokens.line, tokens.value, low, high, tokens.value in (low, high))
 
 
 def _longest(architecture: Architecture, asked: Workload, fitting: VllmFitting) -> int:

@@ -448,6 +448,18 @@ def test_vllm_the_older_tokens_are_known_without_the_memory() -> None:
     assert read(log.format("102.79"), "gemma-3-4b").rows[0].reason != reason
 
 
+def test_vllm_tokens_are_whole_blocks_without_the_memory() -> None:
+    """Llama-3.1-8B, worked: blocks of 16, 8,192 of them a request. Qwen3.8-27B on two RTX 5090 (vllm recipes, pull request 810): 491 blocks at 341."""
+    log = "GPU KV cache size: {} tokens\nMaximum concurrency for 131,072 tokens per request: 3.75x\n"
+    assert closes(read(log.format("491,520"), "llama-3.1-8b")) == ["tokens = concurrency x length", "tokens of whole blocks"]
+    row = read(log.format("491,530"), "llama-3.1-8b").rows[1]
+    assert (row.within, row.low, row.high, row.difference) == (False, 491_520, 491_536, 10)
+    qwen = "GPU KV cache size: 377,456 tokens\nMaximum concurrency for 262,144 tokens per request: 1.44x\n"
+    known = {"gpu": "rtx5090-32gb", "tensor_parallel": 2}
+    assert closes(reconcile(io.BytesIO(qwen.encode()), "log", "qwen3.6-27b", given=known))
+    assert read(qwen, "qwen3.6-27b").rows[1].reason == "the card is no Hopper card (an H100 is assumed)"
+
+
 def test_vllm_blocks_of_a_hybrid_with_latents_were_multiples_of_64() -> None:
     """Kimi-Linear on two RTX 3090, 2025-11 (vllm issue 28228): blocks of 960, where 0.33 has 1,024."""
     workers = "".join(f"(Worker_TP{rank} pid=1) INFO Available KV cache memory: 2.30 GiB\n" for rank in range(2))
