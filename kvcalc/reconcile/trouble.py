@@ -12,12 +12,14 @@ A refusal is the question of `fit` at the memory that was left; a prompt that is
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.engines import get_engine
 from kvcalc.errors import KvcalcError
+from kvcalc.reconcile.base import printed
 from kvcalc.reconcile.vllm import VllmLog
 from kvcalc.request import Request
 from kvcalc.units import GIB, human, show_bytes, show_tokens
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kvcalc.architecture import Architecture
-    from kvcalc.reconcile.base import Recogniser
+    from kvcalc.reconcile.base import Printed, Recogniser
 
 #: Words of which one stands in every line of interest.
 MARKS = (
@@ -36,15 +38,25 @@ MARKS = (
     b"KV cache memory: -",
     b"truncating input prompt",
     b"available context size",
+    b"max seq",
+    b"GiB KV",
+    b"available KV",
+    b" GiB)",
 )
 
 _NOTHING_LEFT = re.compile(r"No available memory for the cache blocks")
 _BELOW_NOTHING = re.compile(r"Available KV cache memory: -([0-9]{1,6}(?:\.[0-9]{1,6})?) GiB")
 _NEEDED = re.compile(r"KV cache is needed, which is larger than")
+#: The same as a whole, for pastes that a terminal has wrapped: blanks may be ends of lines.
+_WHOLE = re.compile(
+    r"max seq len \(([0-9]{1,12})\), \(?[0-9.]{1,12} GiB KV cache is needed, which is larger than the available KV cache memory \(([0-9.]{1,12}) (GiB)\)"
+)
 _CUT = re.compile(r"truncating input prompt\"? +limit=([0-9]{1,12}) prompt=([0-9]{1,12})")
 _TOO_LONG = re.compile(r"request \(([0-9]{1,12}) tokens\) exceeds the available context size \(([0-9]{1,12}) tokens\)")
 #: A GPU memory that people know, for the size of a step of gpu_memory_utilization.
 _EXAMPLE_CARD = 80 * GIB
+#: How much of the lines before is kept, to read what was wrapped.
+_LONGEST_PASTE = 1000
 #: The flag of vLLM's server behind a setting of kvcalc.
 _VLLM_FLAGS = {"context": "--max-model-len", "kv_dtype": "--kv-cache-dtype", "tensor_parallel": "--tensor-parallel-size"}
 
@@ -91,17 +103,30 @@ class Complaints:
     """Reads the lines of `MARKS`, whatever the engine."""
 
     refused: int = 0
+    nothing: bool = False
     below: Fraction = Fraction(0)
     prompt: int = 0
     limit: int = 0
     cut: int = 0
-    engine: str = field(default="")
+    engine: str = ""
+    context: int | None = None
+    left: Printed | None = None
+    _last: int = 0
+    _text: str = ""
 
     def feed(self, line: str, number: int) -> None:
         """The last refusal, and the longest prompt that was cut."""
+        self._text = " ".join((self._text[-_LONGEST_PASTE:] if number == self._last + 1 else "", *line.split()))
+        self._last = number
+        whole = _WHOLE.search(self._text)
+        if whole:
+            with suppress(ValueError):
+                self.left = printed(whole[2].rstrip("."), number, whole[3], digits=2)
+            self.context, self.refused, self.engine, self._text = int(whole[1]), number, self.engine or "vllm", ""
         below = _BELOW_NOTHING.search(line)
         if below:
             self.below = max(self.below, Fraction(below[1]) * GIB)
+        self.nothing = self.nothing or bool(_NOTHING_LEFT.search(line))
         if _NEEDED.search(line) or _NOTHING_LEFT.search(line):
             self.refused, self.engine = number, self.engine or "vllm"
         cut, long = _CUT.search(line), _TOO_LONG.search(line)
@@ -120,13 +145,19 @@ class Complaints:
     def _refusal(self, found: VllmLog, architecture: Architecture) -> Trouble:
         from kvcalc.fit import fit
 
-        memory = found.seen.smallest("available") or found.seen.last("refused")
+        memory = self.left or found.seen.last("refused") or found.seen.smallest("available")
         sure = max(0, int(memory.low)) if memory else 0  # what prints like this, and not less
         left = int(memory.value) if sure and memory else 0
-        answer = fit(Request(architecture, "vllm", replace(found.workload(), kv_memory=sure)))
+        asked = found.workload()
+        if self.context is not None:
+            asked = replace(asked, context=self.context)
+        answer = fit(Request(architecture, "vllm", replace(asked, kv_memory=sure)))
         needed = answer.needed or answer.plan.per_device
         missing = needed - sure + int(self.below)
-        what = f"one sequence of {show_tokens(answer.plan.context)} tokens needs {show_bytes(needed)} for the cache on each device"
+        what = f"vLLM did not start: one sequence of {show_tokens(answer.plan.context)} tokens needs {show_bytes(needed)} for the cache on each device"
+        if memory is None and not self.nothing:
+            way = Way("--gpu-memory-utilization", f"higher, until {human(needed)} are left for the cache")
+            return Trouble("refused", self.refused, f"{what}, more than was left", needed, 0, (way,))
         had = f"{show_bytes(left)} were left" if left else "nothing was left beside weights and activations"
         ways = [
             Way(
@@ -137,7 +168,7 @@ class Complaints:
         ]
         if not left:
             ways.append(Way("a smaller checkpoint", "or more GPUs: weights and activations alone take the whole share"))
-        return Trouble("refused", self.refused, f"vLLM did not start: {what}, and {had}", needed, left, tuple(ways))
+        return Trouble("refused", self.refused, f"{what}, and {had}", needed, left, tuple(ways))
 
     def _truncation(self, found: Recogniser, architecture: Architecture) -> Trouble:
         text = f"a prompt of {self.prompt:,} tokens met a limit of {self.limit:,}"

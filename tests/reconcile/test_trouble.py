@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from typing import TYPE_CHECKING
 
 import pytest
@@ -145,3 +146,23 @@ def test_damaged_complaints_are_no_answer(number: str) -> None:
         assert read(line).exit_code == 3
     text = HEAD + f"Available KV cache memory: -{number} GiB\n" + NOTHING
     assert re.match("vLLM did not start", trouble(text).text)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 132, 1000])
+def test_a_paste_that_a_terminal_has_wrapped(width: int) -> None:
+    """Between words, wherever the width falls; the context and the memory are those of the sentence."""
+    refused = REFUSED.replace("131072", "100000").replace("16.0 GiB", "12.21 GiB")
+    found = trouble("\n".join(textwrap.wrap(refused, width)) + "\n")
+    assert (found.needed, found.available) == ((6250 + 1) * 2 * 1024**2, 21 * GIB // 2)
+    assert flags(found)["--max-model-len"] == "85952"
+
+
+def test_a_refusal_whose_memory_cannot_be_read_claims_none() -> None:
+    found = trouble("max seq len (131072), (16.0 GiB KV cache is needed, which is larger than the available KV\n")
+    assert found.text.endswith("17,181,966,336 B (16 GiB) for the cache on each device, more than was left")
+    assert [way.text for way in found.ways] == ["higher, until 16 GiB are left for the cache"]
+
+
+def test_the_memory_is_that_of_the_refusal_not_of_an_earlier_start() -> None:
+    log = HEAD + "Available KV cache memory: 2.0 GiB\n" + REFUSED.replace("10.5", "2.0") + "Available KV cache memory: 10.5 GiB\n" + REFUSED
+    assert trouble(log).available == 21 * GIB // 2
