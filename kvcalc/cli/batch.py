@@ -18,14 +18,20 @@ if TYPE_CHECKING:
 app = make_app()
 
 
-@app.command()
+_EXAMPLES = """\b
+Examples:
+  kvcalc batch requests.jsonl
+"""
+
+
+@app.command(epilog=_EXAMPLES)
 def batch(
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSON Lines of requests; - is standard input.")] = "-",
 ) -> int:
     """Many questions in one process, as JSON Lines.
 
     JSON Lines in, JSON Lines out, in the same order. A line is {"command": "estimate", "model": "llama-2-7b", "context": 131072}; its answer is {"id", "ok", "result" or "error"}.
-    The exit code is 0 if every line was answered, else 3.
+    The exit code is 0 if every line was answered with ok, else 3.
     """
     if file == "-":
         return _answer(sys.stdin)
