@@ -262,6 +262,14 @@ STARTS = [
     ),
     # windows
     Start("gpt-oss-120b", 131_072, 4.06, {"async_scheduling": False}, {"longest": 109_776}, "vLLM on an H100, notes of 2025"),
+    Start(
+        "gemma-4-26b-a4b",
+        32_768,
+        11.67,
+        {**FP8, **UNCACHED, "gpu": "l40s-48gb", "max_num_batched_tokens": 16_384, "max_num_seqs": 32, "async_scheduling": False},
+        {"tokens": 193_624},
+        "vllm-project/vllm issue 41789, vLLM 0.20.2",
+    ),
     # recurrent layers
     Start(
         "qwen3-next-80b-a3b",
@@ -438,6 +446,7 @@ WHOLE = [
     ("qwen3.8-flash-next.json", 8192, 260_006, 1600, {"gpu": "dgx-spark-128gb", **mtp(2)}, "vllm-project/vllm issue 54458"),
     ("qwen3.8-flash-next.json", 262_144, 1_077_542, 1600, {"gpu": "dgx-spark-128gb", **mtp(2)}, "vllm-project/vllm issue 54426"),
     ("qwen3.8-flash-next.json", 262_144, 780_638, 1600, {"gpu": "dgx-spark-128gb", **mtp(2)}, "vllm-project/vllm issue 54426"),
+    ("qwen3.6-27b", 1_048_576, 1_823_372, None, {"kv_dtype": "nvfp4", "gpu": "rtxpro6000-96gb"}, "vllm-project/vllm issue 49011"),
     ("qwen3.6-27b", 262_144, 377_456, None, {**TP2, **RTX5090}, "vllm-project/recipes pull request 810, Qwen3.8-27B in FP8"),
     ("qwen3.6-27b", 262_144, 445_875, None, {**TP2, **RTX5090}, "vllm-project/recipes pull request 810, Qwen3.8-27B in NVFP4"),
 ]
