@@ -363,6 +363,14 @@ STARTS = [
         {"tokens": 623_873, "concurrency": 2.38},
         "noonghunna/club-3090 issue 142, vLLM 0.20.2",
     ),
+    Start(
+        "qwen3.6-27b",
+        262_144,
+        11.05,
+        {**FP8, **TP2, **RTX3090, **mtp(3)},
+        {"tokens": 623_873, "concurrency": 2.38},
+        "noonghunna/club-3090 issue 642, vLLM 0.24.0",
+    ),
     # releases of 2025 aligned the blocks of a hybrid with latents to 64, and so to 960
     Start(
         "kimi-linear-48b-a3b",
@@ -447,6 +455,15 @@ WHOLE = [
     ("qwen3.8-flash-next.json", 262_144, 1_077_542, 1600, {"gpu": "dgx-spark-128gb", **mtp(2)}, "vllm-project/vllm issue 54426"),
     ("qwen3.8-flash-next.json", 262_144, 780_638, 1600, {"gpu": "dgx-spark-128gb", **mtp(2)}, "vllm-project/vllm issue 54426"),
     ("qwen3.6-27b", 1_048_576, 1_823_372, None, {"kv_dtype": "nvfp4", "gpu": "rtxpro6000-96gb"}, "vllm-project/vllm issue 49011"),
+    (
+        "qwen3.6-27b",
+        262_144,
+        619_479,
+        None,
+        {**TP2, **RTX3090, **mtp(3), "kv_dtype": "fp8_e5m2"},
+        "noonghunna/club-3090 issue 91, vLLM 0.20.1",
+    ),
+    ("qwen3.6-27b", 262_144, 622_408, None, {**TP2, **RTX3090, **mtp(3), "kv_dtype": "fp8_e5m2"}, "noonghunna/club-3090 issue 294"),
     ("qwen3.6-27b", 262_144, 377_456, None, {**TP2, **RTX5090}, "vllm-project/recipes pull request 810, Qwen3.8-27B in FP8"),
     ("qwen3.6-27b", 262_144, 445_875, None, {**TP2, **RTX5090}, "vllm-project/recipes pull request 810, Qwen3.8-27B in NVFP4"),
 ]
