@@ -159,7 +159,7 @@ def _techniques(asked: Comparing) -> Comparison:
     notes: list[str] = []
     if workload.context is None:
         context = get_engine("ideal").context_of(architecture, workload) if asked.models else INTRODUCTION_CONTEXT
-        whose = "the model's maximum" if asked.models else "that of the introductions"
+        whose = "the model's maximum" if asked.models else "the usual example's"
         notes.append(f"context defaulted to {whose}, {context:,} tokens")
         workload = replace(workload, context=context)
     case = Case(architecture, workload)

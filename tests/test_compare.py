@@ -32,7 +32,7 @@ def test_without_a_model_the_baseline_is_mha_on_the_introductions_geometry() -> 
     found = asked("gqa", "mha", context=None)
     assert totals(found) == {"mha": MHA, "gqa": MHA // 4}
     assert found.context == CONTEXT
-    assert "context defaulted to that of the introductions, 32,768 tokens" in found.notes
+    assert "context defaulted to the usual example's, 32,768 tokens" in found.notes
     row = found.to_dict()["rows"][1]
     assert (row["ratio"], row["saving"]) == (0.25, 0.75)
     assert row["techniques"] == [{"name": "gqa", "parameters": {"kv_heads": 8}}]

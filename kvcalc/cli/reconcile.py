@@ -131,4 +131,5 @@ def _read(log: str, model: str | None, known: dict[str, Any]) -> Reconciliation:
         with path.open("rb") as stream:
             return ask(stream, clean(path.name), model, given=known)
     except OSError as error:
-        raise UsageError(f"cannot read '{clean(log)}': {error.strerror}", "name a log file, or - for standard input") from None
+        hint = "paste the lines into standard input: kvcalc reconcile - --model MODEL" if any(sign in log for sign in " \n") else ""
+        raise UsageError(f"cannot read '{clean(log)}': {error.strerror}", hint or "name a log file, or - for standard input") from None
