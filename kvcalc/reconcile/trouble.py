@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.engines import get_engine
 from kvcalc.errors import KvcalcError
+from kvcalc.hardware import parse_gpu
 from kvcalc.reconcile.base import printed
 from kvcalc.reconcile.vllm import VllmLog
 from kvcalc.request import Request
@@ -160,10 +161,7 @@ class Complaints:
             return Trouble("refused", self.refused, f"{what}, more than was left", needed, 0, (way,))
         had = f"{show_bytes(left)} were left" if left else "nothing was left beside weights and activations"
         ways = [
-            Way(
-                "--gpu-memory-utilization",
-                f"higher by {human(missing)} / the card's memory, {-(-missing * 100 // _EXAMPLE_CARD) / 100:g} on 80 GiB, if nothing else uses it",
-            ),
+            Way("--gpu-memory-utilization", _higher(missing, asked.gpu)),
             *(Way(f"{_VLLM_FLAGS[way.setting]} {way.value}", way.text) for way in answer.remedies if way.setting in _VLLM_FLAGS),
         ]
         if not left:
@@ -182,6 +180,15 @@ class Complaints:
         return Trouble(
             "truncated", self.cut, text, self.prompt, self.limit, tuple(_longer(found, architecture, context, context - self.prompt))
         )
+
+
+def _higher(missing: int, gpu: str | None) -> str:
+    """By how much the share of a card has to grow, in hundredths; of a card that is not known, as arithmetic."""
+    card = _EXAMPLE_CARD if gpu is None else parse_gpu(gpu)[0].memory
+    step = f"{-(-missing * 100 // card) / 100:g}"
+    if gpu is None:
+        return f"higher by {human(missing)} / the card's memory, {step} on 80 GiB, if nothing else uses it"
+    return f"higher by {step}: {human(missing)} of {human(card)}, if nothing else uses them"
 
 
 def _longer(found: Recogniser, architecture: Architecture, context: int, room: int) -> Iterator[Way]:
