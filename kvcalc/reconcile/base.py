@@ -29,6 +29,7 @@ _UNITS = {"GiB": GIB, "MiB": MIB, "GB": GIB, "MB": MIB, "KiB": 1024, "B": 1}
 #: Where no suspect closes a row.
 UNEXPLAINED = "none of the usual reasons explains it: compare model, settings and version"
 _MOST_REASONS = 3
+_MOST_FIGURES = 10_000
 #: Settings of a Workload that a user may know better than a log.
 _GIVEN = ("gpu", "kv_dtype", "tensor_parallel")
 _RANK = re.compile(r"(?<![A-Z])(DP|PP|TP)([0-9]{1,6})(?![0-9])")
@@ -128,8 +129,10 @@ class Seen:
     figures: dict[str, list[Printed]] = field(default_factory=dict)
 
     def add(self, name: str, figure: Printed) -> None:
-        """Remember one more figure of that name."""
-        self.figures.setdefault(name, []).append(figure)
+        """Remember one more figure of that name, if they are not more than any number of ranks and restarts prints."""
+        known = self.figures.setdefault(name, [])
+        if len(known) < _MOST_FIGURES:
+            known.append(figure)
 
     def smallest(self, name: str) -> Printed | None:
         """The smallest of that name: ranks differ, and engines take the minimum."""

@@ -154,7 +154,7 @@ class VllmLog(Recogniser):
         settings = self.seen.settings
         self._notes += self._ranks.settle(settings)
         if settings.get("decode_context_parallel", 1) > settings.get("tensor_parallel", 1):
-            settings["tensor_parallel"] = settings["decode_context_parallel"]  # it divides the tensor parallel ranks
+            settings["tensor_parallel"] = settings.get("decode_context_parallel", 1)  # it divides the tensor parallel ranks
         found = list(self._rows(architecture))
         if self._draft:
             reason = f"a draft model of its own ({self._draft}) shares the memory, and the log does not hold its layers"
