@@ -284,17 +284,20 @@ def _tiers(settings: dict[str, Any], older: Suspects) -> tuple[Suspects, ...]:
         ("the recurrent state was kept in fp32", {"mamba_ssm_cache_dtype": "float32"}),
         ("the recurrent state was kept in the model's type", {"mamba_ssm_cache_dtype": "bfloat16"}),
     )
-    drafts: Suspects = (
-        *tuple(
-            (f"multi-token prediction, draft tokens: {count}", {"speculative_method": "mtp", "num_speculative_tokens": count})
-            for count in range(1, 5)
-        ),
-        ("an EAGLE draft of one layer", {"speculative_method": "eagle", "num_speculative_tokens": 1}),
-    )
-    steps: Suspects = (
-        ("async scheduling was off (fewer tokens in flight)", {"async_scheduling": False}),
-        *((f"another limit of batched tokens: {size:,}", {"max_num_batched_tokens": size}) for size in (2048, 4096, 8192, 16384)),
-    )
+    drafts: Suspects = ()
+    if "speculative_method" not in settings:
+        drafts = (
+            *(
+                (f"multi-token prediction, draft tokens: {count}", {"speculative_method": "mtp", "num_speculative_tokens": count})
+                for count in range(1, 5)
+            ),
+            ("an EAGLE draft of one layer", {"speculative_method": "eagle", "num_speculative_tokens": 1}),
+        )
+    steps: Suspects = (("async scheduling was off (fewer tokens in flight)", {"async_scheduling": False}),)
+    if "max_num_batched_tokens" not in settings:
+        steps += tuple(
+            (f"another limit of batched tokens: {size:,}", {"max_num_batched_tokens": size}) for size in (2048, 4096, 8192, 16384)
+        )
     blocks: Suspects = tuple(
         (f"another block size: {size}", {"block_size": size}) for size in (32, 64, 128, 256) if "block_size" not in settings
     )

@@ -460,6 +460,13 @@ def test_vllm_tokens_are_whole_blocks_without_the_memory() -> None:
     assert read(qwen, "qwen3.6-27b").rows[1].reason == "the card is no Hopper card (an H100 is assumed)"
 
 
+def test_vllm_what_the_log_says_itself_is_no_suspect() -> None:
+    """Three draft tokens are said: two are no reason, though 425 blocks at 179 a request would explain it too (club-3090 issue 294)."""
+    settings = "non-default args: {'tensor_parallel_size': 2, 'kv_cache_dtype': 'fp8_e5m2', 'max_num_batched_tokens': 8192, 'speculative_config': {'method': 'mtp', 'num_speculative_tokens': 3}}\n"
+    log = settings + "GPU KV cache size: 622,408 tokens\nMaximum concurrency for 262,144 tokens per request: 2.37x\n"
+    assert read(log, "qwen3.6-27b").rows[1].reason == "the card is no Hopper card (an H100 is assumed)"
+
+
 def test_vllm_blocks_of_a_hybrid_with_latents_were_multiples_of_64() -> None:
     """Kimi-Linear on two RTX 3090, 2025-11 (vllm issue 28228): blocks of 960, where 0.33 has 1,024."""
     workers = "".join(f"(Worker_TP{rank} pid=1) INFO Available KV cache memory: 2.30 GiB\n" for rank in range(2))
