@@ -22,6 +22,7 @@ _EXAMPLES = """\b
 Examples:
   kvcalc launch --model llama-3.1-8b vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 32768 -tp 2
   kvcalc launch --model llama-3.1-8b --gpu h100-80gb:2 --require -- vllm serve /models/llama -tp 2 --port 8000
+  kvcalc launch --model qwen3-32b llama-server -hf org/Qwen3-32B-GGUF:Q4_K_M -c 65536 -np 4 -ctk q8_0 -ctv q8_0 -fa on
 """
 
 
@@ -117,9 +118,9 @@ def _derivation(found: Launch) -> list[dict[str, Any]]:
 
 def _view_of(found: Launch) -> Any:
     if found.has_memory:
-        from kvcalc.render.fit_view import view as fit_view
+        from kvcalc.render.fit_view import launch_view
 
-        return fit_view
+        return launch_view
     from kvcalc.render.estimate_view import view
 
     return view

@@ -23,6 +23,7 @@ from kvcalc.hardware import parse_gpu
 from kvcalc.reconcile.base import printed
 from kvcalc.reconcile.vllm import VllmLog
 from kvcalc.request import Request
+from kvcalc.server_flags import SERVER_FLAGS
 from kvcalc.units import GIB, human, show_bytes, show_tokens
 from kvcalc.workload import Workload
 
@@ -58,8 +59,6 @@ _TOO_LONG = re.compile(r"request \(([0-9]{1,12}) tokens\) exceeds the available 
 _EXAMPLE_CARD = 80 * GIB
 #: How much of the lines before is kept, to read what was wrapped.
 _LONGEST_PASTE = 1000
-#: The flag of vLLM's server behind a setting of kvcalc.
-_VLLM_FLAGS = {"context": "--max-model-len", "kv_dtype": "--kv-cache-dtype", "tensor_parallel": "--tensor-parallel-size"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +156,13 @@ class Complaints:
         missing = needed - sure + int(self.below)
         what = f"vLLM did not start: one sequence of {show_tokens(answer.plan.context)} tokens needs {show_bytes(needed)} for the cache on each device"
         if memory is None and not self.nothing:
-            way = Way("--gpu-memory-utilization", f"higher, until {human(needed)} are left for the cache")
+            way = Way(SERVER_FLAGS["vllm"]["utilization"], f"higher, until {human(needed)} are left for the cache")
             return Trouble("refused", self.refused, f"{what}, more than was left", needed, 0, (way,))
         had = f"{show_bytes(left)} were left" if left else "nothing was left beside weights and activations"
+        flags = SERVER_FLAGS["vllm"]
         ways = [
-            Way("--gpu-memory-utilization", _higher(missing, asked.gpu)),
-            *(Way(f"{_VLLM_FLAGS[way.setting]} {way.value}", way.text) for way in answer.remedies if way.setting in _VLLM_FLAGS),
+            Way(flags["utilization"], _higher(missing, asked.gpu)),
+            *(Way(f"{flags[way.setting]} {way.value}", way.text) for way in answer.remedies if way.setting in flags),
         ]
         if not left:
             ways.append(Way("a smaller checkpoint", "or more GPUs: weights and activations alone take the whole share"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.render.estimate_view import engine_name
 from kvcalc.render.view import Column, Facts, Table, View
+from kvcalc.server_flags import SERVER_FLAGS
 from kvcalc.units import clean, human, show_bytes, show_tokens
 
 if TYPE_CHECKING:
@@ -43,8 +44,16 @@ _ALLOCATIONS = (
 )
 
 
-def view(document: Mapping[str, Any]) -> View:
-    """What `kvcalc fit` shows: the answer, the memory and how it is known, the engine's figures, what would make it fit."""
+def launch_view(document: Mapping[str, Any]) -> View:
+    """What `kvcalc launch` shows: as `kvcalc fit`, but what would make it fit is written as the command writes it."""
+    return view(document, SERVER_FLAGS.get(document["engine"]["name"], {}))
+
+
+def view(document: Mapping[str, Any], flags: Mapping[str, str] | None = None) -> View:
+    """What `kvcalc fit` shows: the answer, the memory and how it is known, the engine's figures, what would make it fit.
+
+    flags    setting → the engine's own flag for it, instead of kvcalc's option
+    """
     facts = [
         ("longest context", f"{_range(document, 'max_context', ' tokens')}, {_sequences(document)}"),
         ("most sequences", f"{_range(document, 'max_sequences')} of {show_tokens(document['workload']['context'])} tokens"),
@@ -65,13 +74,15 @@ def view(document: Mapping[str, Any]) -> View:
         facts.append(("nothing is left", "weights and overhead alone exceed the memory of one device"))
     blocks: list[Any] = [Facts(tuple(facts)), memory_table(document)]
     if document["remedies"]:
-        blocks.append(Facts(tuple(_remedy(remedy, origin) for remedy in document["remedies"]), "It would fit with one of"))
+        blocks.append(Facts(tuple(_remedy(remedy, origin, flags or {}) for remedy in document["remedies"]), "It would fit with one of"))
     return View(_headline(document), tuple(blocks), tuple(document["notes"]), tuple(document["warnings"]), data=_data(document))
 
 
-def _remedy(remedy: Mapping[str, Any], origin: str | Mapping[str, Any]) -> tuple[str, str]:
+def _remedy(remedy: Mapping[str, Any], origin: str | Mapping[str, Any], flags: Mapping[str, str]) -> tuple[str, str]:
     """`--ctx 3312`, and what it means; more of a card are a number behind its name."""
     setting, value = remedy["setting"], remedy["value"]
+    if setting in flags:
+        return f"{flags[setting]} {value}", clean(remedy["text"], 400)
     if setting in ("tensor_parallel", "pipeline_parallel") and not isinstance(origin, str) and origin["gpu"] != _NO_CARD:
         return f"--gpu {clean(origin['gpu'], 40)}:{value}", clean(remedy["text"], 400)
     return f"{_OPTIONS.get(setting, '--' + setting.replace('_', '-'))} {value}", clean(remedy["text"], 400)
