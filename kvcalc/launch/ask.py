@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.errors import GatedError, HubUnavailableError, NotFoundError, UnknownModelError, UsageError
+from kvcalc.hardware import parse_gpu
 from kvcalc.launch.launchers import find
 from kvcalc.launch.words import read_words
 from kvcalc.request import parse_request
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 #: Engine → the module that reads its command.
 _READERS = {
     "vllm": "kvcalc.launch.vllm",
+    "llama.cpp": "kvcalc.launch.llamacpp",
+    "ollama": "kvcalc.launch.ollama",
 }
 #: Engine → how the variables begin that it reads, and those among them that change no byte of the cache.
 _VARIABLES: dict[str, tuple[str, ...]] = {
@@ -110,6 +113,8 @@ def launch(reading: Reading, told: Told) -> Launch:
     architecture = _load(model, told)
     notes = [reading.sentence(), *reading.notes]
     gpu, replicas = _cards(told.gpu, reading)
+    if gpu is not None and ":" in gpu and reading.settings.get("split_mode") == "tensor":
+        keys.setdefault("tensor_parallel", parse_gpu(gpu)[1])
     request = parse_request(
         {**keys, "model": _retyped(architecture, model, reading), "engine": reading.engine, "engine_args": reading.settings, "gpu": gpu}
     )

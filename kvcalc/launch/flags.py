@@ -192,6 +192,8 @@ def go_through(words: Sequence[str], syntax: Syntax, *, positionals: int = 0) ->
             continue
         spelled, has_value, value = word.partition("=") if syntax.equals else (word, "", "")
         flag, key, off = _flag(spelled, syntax)
+        if flag is None and not syntax.equals and _flag(word.partition("=")[0], syntax)[0]:
+            raise UsageError(f"{word.partition('=')[0]}: this engine reads no value behind =", "write a space for the =")
         if flag is None:
             before = _shown(spelled)
             unknown.append(before)

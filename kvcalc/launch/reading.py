@@ -43,6 +43,7 @@ class Reading:
     replicas       servers that the command starts, each with a cache of its own
     notes, warnings, on_card   sentences; the last ones matter only where a card's memory is divided
     options        a key of a request → the command's own option for it
+    implied        settings that the program has by itself, not by a flag
     """
 
     engine: str
@@ -58,11 +59,12 @@ class Reading:
     warnings: list[str] = field(default_factory=list)
     on_card: list[str] = field(default_factory=list)
     options: dict[str, str] = field(default_factory=dict)
+    implied: set[str] = field(default_factory=set)
 
     def sentence(self) -> str:
         """`read from the command: context 32,768, tensor parallel 2, kv dtype fp8`."""
         said = [f"{_LABELS[key]} {_shown(key, value)}" for key, value in self.keys.items() if key in _LABELS]
-        said += [f"{name} {clean(_text(value), _LONGEST_SHOWN)}" for name, value in self.settings.items()]
+        said += [f"{name} {clean(_text(value), _LONGEST_SHOWN)}" for name, value in self.settings.items() if name not in self.implied]
         said += [f"dtype {self.dtype}"] if self.dtype else []
         said += [f"weights {self.weight_dtype}"] if self.weight_dtype else []
         return "read from the command: " + (", ".join(said) if said else "nothing but the engine, whose defaults hold")
