@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _FIGURES = (
-    Column("per_token", "per token", "bytes", 1),
-    Column("total", "total", "bytes"),
+    Column("per_token", "per token, B", "bytes", 1),
+    Column("total", "total, B", "bytes"),
     Column("size", "size", "size", 4),
-    Column("fixed", "fixed", "bytes", 5),
+    Column("fixed", "fixed, B", "bytes", 5),
     Column("ratio", "ratio", "ratio"),
     Column("saving", "saved", "percent", 2),
     Column("bar", "", "bar", 6),
@@ -26,8 +26,8 @@ _MODELS = (Column("name", "model"), Column("kv_dtype", "format", "text", 5), *_F
 _ENGINES = (
     Column("name", "engine"),
     Column("kv_dtype", "format", "text", 3),
-    Column("per_sequence", "per sequence", "bytes"),
-    Column("total", "total", "bytes", 3),
+    Column("per_sequence", "per sequence, B", "bytes"),
+    Column("total", "total, B", "bytes", 3),
     Column("size", "size", "size", 5),
     Column("ratio", "ratio", "ratio", 2),
     Column("max_sequences", "fit", "count", 1),

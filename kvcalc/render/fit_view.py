@@ -36,7 +36,7 @@ _ALLOCATIONS = (
     Column("name", "allocation"),
     Column("bytes", "bytes", "bytes"),
     Column("size", "size", "size", 2),
-    Column("waste", "waste", "bytes", 3),
+    Column("waste", "waste, B", "bytes", 3),
     Column("utilisation", "in use", "percent"),
     Column("p50", "fit, p50", "count", 1),
     Column("p95", "fit, p95", "count", 1),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _COLUMNS = (
     Column("id", "id"),
     Column("name", "name", "text", 3),
-    Column("memory", "memory", "bytes", 1),
+    Column("memory", "memory, B", "bytes", 1),
     Column("size", "size", "size"),
     Column("known", "memory is", "text", 2),
     Column("bandwidth", "bandwidth, B/s", "count", 2),

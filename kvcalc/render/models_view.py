@@ -16,7 +16,7 @@ _MODELS = (
     Column("layers", "layers", "count", 2),
     Column("techniques", "techniques"),
     Column("bytes_per_token", "bytes per token", "bytes"),
-    Column("fixed_bytes", "fixed", "bytes", 1),
+    Column("fixed_bytes", "fixed bytes", "bytes", 1),
     Column("max_context", "max context", "count", 3),
     Column("dtype", "dtype", "text", 5),
     Column("family", "family", "text", 4),

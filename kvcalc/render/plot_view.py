@@ -40,7 +40,12 @@ def _table(document: Mapping[str, Any]) -> Table:
         Column("context", "tokens", "count"),
         *(Column(f"{place}", name(entry), "bytes") for place, entry in enumerate(series)),
     )
-    return Table(columns, tuple((context, *(sizes.get(context) for sizes in by_line)) for context in sorted(shown)), alike=True)
+    return Table(
+        columns,
+        tuple((context, *(sizes.get(context) for sizes in by_line)) for context in sorted(shown)),
+        "Bytes by tokens per sequence",
+        alike=True,
+    )
 
 
 def _points(document: Mapping[str, Any]) -> Table:

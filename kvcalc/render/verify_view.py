@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 _LAYERS = (
     Column("layer", "layers"),
     Column("states", "states"),
-    Column("kvcalc", "kvcalc, each", "bytes"),
-    Column("transformers", "transformers, each", "bytes"),
-    Column("difference", "difference", "bytes", 1),
+    Column("kvcalc", "kvcalc, B each", "bytes"),
+    Column("transformers", "transformers, B each", "bytes"),
+    Column("difference", "difference, B", "bytes", 1),
 )
 
 
