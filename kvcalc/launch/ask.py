@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 #: Engine → the module that reads its command.
 _READERS = {
     "vllm": "kvcalc.launch.vllm",
+    "sglang": "kvcalc.launch.sglang",
     "llama.cpp": "kvcalc.launch.llamacpp",
     "ollama": "kvcalc.launch.ollama",
 }
