@@ -11,4 +11,10 @@ SERVER_FLAGS: dict[str, dict[str, str]] = {
         "pipeline_parallel": "--pipeline-parallel-size",
         "utilization": "--gpu-memory-utilization",
     },
+    "sglang": {
+        "context": "--context-length",
+        "tensor_parallel": "--tp-size",
+        "pipeline_parallel": "--pp-size",
+        "utilization": "--mem-fraction-static",
+    },
 }

@@ -1,0 +1,29 @@
+"""What would make it fit: as options of kvcalc, as flags of a launch command, else in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvcalc.fit import fit
+from kvcalc.render import plain
+from kvcalc.render.fit_view import launch_view, view
+from kvcalc.request import parse_request
+
+
+def document(engine: str) -> dict[str, Any]:
+    asked = {"model": "llama-3.1-8b", "engine": engine, "context": 131_072, "kv_memory": 10 * 1024**3}
+    return fit(parse_request(asked)).to_dict()
+
+
+def ways(text: str) -> list[str]:
+    lines = text.partition("It would fit with one of\n")[2].splitlines()
+    return [line.partition("  ")[0] for line in lines]
+
+
+def test_options_of_kvcalc_flags_of_the_command_or_words() -> None:
+    assert ways(plain.render(view(document("vllm")))) == ["--ctx 81904", "--kv-dtype fp8", "--tp 2"]
+    flags = ["--max-model-len 81904", "--kv-cache-dtype fp8", "--tensor-parallel-size 2"]
+    assert ways(plain.render(launch_view(document("vllm")))) == flags
+    words = ways(plain.render(launch_view(document("transformers"))))
+    assert words[0] == "context 81920"
+    assert not any(word.startswith("-") for word in words)
