@@ -28,6 +28,7 @@ _READERS = {
     "sglang": "kvcalc.launch.sglang",
     "llama.cpp": "kvcalc.launch.llamacpp",
     "ollama": "kvcalc.launch.ollama",
+    "tensorrt-llm": "kvcalc.launch.tensorrt_llm",
 }
 #: Engine → how the variables begin that it reads, and those among them that change no byte of the cache.
 _VARIABLES: dict[str, tuple[str, ...]] = {

@@ -88,13 +88,13 @@ def perhaps(does: Does, names: str) -> dict[str, Flag]:
     return _table("maybe", does, names)
 
 
-def settings(engine: str, *, shorts: Mapping[str, str] | None = None, without: Iterable[str] = ()) -> dict[str, Flag]:
-    """The engine's settings of kvcalc, whose names are the engine's long flags; `shorts` are further spellings of some."""
+def settings(engine: str, *, shorts: Mapping[str, str] | None = None, without: Iterable[str] = (), joint: str = "-") -> dict[str, Flag]:
+    """The engine's settings of kvcalc, whose names are the engine's long flags; `shorts` are further spellings of some, `joint` joins words."""
     found: dict[str, Flag] = {}
     for setting in get_engine(engine).settings:
         if setting.name in without:
             continue
-        first = "--" + setting.name.replace("_", "-")
+        first = "--" + setting.name.replace("_", joint)
         takes = {"bool": "nothing", "list": "many"}.get(setting.type, "one")
         flag = Flag(first, takes, sets(setting.name, of_setting(setting)))
         found |= dict.fromkeys((first, *(shorts or {}).get(setting.name, "").split()), flag)
