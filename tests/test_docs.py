@@ -194,6 +194,26 @@ def test_an_example_runs(
         assert out.splitlines()[0] == example.shown
 
 
+@pytest.mark.parametrize(
+    ("page", "left_out", "command"),
+    [
+        ("ci.md", "    kv_dtype: fp8\n", "check"),
+        ("reconcile.md", "", "reconcile refused.log --model llama-3.1-8b"),
+    ],
+)
+def test_an_answer_that_a_page_shows_is_the_answer(
+    page: str, left_out: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = blocks(DOCS / page)
+    (shown,) = [text for language, file, text in found if language == "text" and not file]
+    for _, file, text in found:
+        if file:
+            (tmp_path / file).write_text(text.replace(left_out, ""), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert run(command.split()) in (0, 1)
+    assert shown in capsys.readouterr().out
+
+
 TABLE = re.compile(r"^\| `kvcalc ([^`]+)` \|", re.MULTILINE)
 
 
