@@ -147,6 +147,44 @@ CONFIGS["qwen3.8-flash-next.json"] = {
     "hc_count": 4,
     "max_position_embeddings": 262144,
 }
+#: Those of GLM-5.3-Flash.
+CONFIGS["glm-5.3-flash.json"] = {
+    "model_type": "glm5_next_text",
+    "num_hidden_layers": 45,
+    "hidden_size": 4096,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 64,
+    "layer_types": [*[*["linear_attention"] * 3, "deepseek_sparse_attention"] * 11, "linear_attention"],
+    "linear_attn_config": {"num_heads": 64, "head_dim": 128, "short_conv_kernel_size": 4},
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 256,
+    "qk_rope_head_dim": 0,
+    "v_head_dim": 256,
+    "index_n_heads": 32,
+    "index_head_dim": 128,
+    "index_topk": 2048,
+    "index_kpool": 4,
+    "index_kpool_compress": True,
+    "num_nextn_predict_layers": 1,
+    "max_position_embeddings": 1048576,
+}
+#: And of Qwen3.5-0.8B.
+CONFIGS["qwen3.5-0.8b.json"] = {
+    "model_type": "qwen3_5_text",
+    "num_hidden_layers": 24,
+    "hidden_size": 1024,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "head_dim": 256,
+    "layer_types": [*["linear_attention"] * 3, "full_attention"] * 6,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 16,
+    "linear_value_head_dim": 128,
+    "mamba_ssm_dtype": "float32",
+    "mtp_num_hidden_layers": 1,
+}
 DEEPSEEK_CODER_V2_LITE = {
     "gguf_metadata": {
         "general.architecture": "deepseek2",
@@ -477,6 +515,28 @@ def test_vllm_printed_whole_blocks(model: str, context: int, tokens: int, block:
     blocks = -(-tokens * needed // context)
     assert int(blocks / needed * context) == tokens, source
     assert block in (None, pool.block_size), source
+
+
+#: Tokens of a block, cached layers, and groups where they were printed, as a cache server beside vLLM registered them.
+BLOCKS = [
+    (
+        "glm-5.3-flash.json",
+        {"tensor_parallel": 4},
+        1152,
+        67,
+        6,
+        "LMCache/LMCache pull request 5042; its groups: ModelEngine-Group/unified-cache-management pull request 1371",
+    ),
+    ("qwen3.8-flash-next.json", {"tensor_parallel": 4, **A100}, 784, 73, None, "LMCache/LMCache pull request 5042"),
+    ("qwen3.5-0.8b.json", RTX3090, 544, 24, 4, "LMCache/LMCache issue 4094"),
+]
+
+
+@pytest.mark.parametrize(("model", "settings", "block", "layers", "groups", "source"), BLOCKS, ids=[row[0] for row in BLOCKS])
+def test_vllm_registered_blocks(model: str, settings: dict[str, Any], block: int, layers: int, groups: int | None, source: str) -> None:
+    pool = get_engine("vllm").fitting(architecture(model), workload({"context": 8192, **settings}), 0).pool
+    assert (pool.block_size, sum(len(group.layers) for group in pool.groups)) == (block, layers), source
+    assert groups in (None, len(pool.groups)), source
 
 
 # --- llama.cpp and Ollama --------------------------------------------------------------------------------------------------------
