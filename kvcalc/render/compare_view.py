@@ -48,7 +48,7 @@ _WORK = (
 def view(document: Mapping[str, Any]) -> View:
     """What `kvcalc compare` shows."""
     table = _table(document)
-    blocks: list[Table | Text] = [_without_empty(table), *_failures(document), *_work(document)]
+    blocks: list[Table | Text] = [_without_empty(_in_words(table, document)), *_failures(document), *_work(document)]
     return View(
         headline=_headline(document),
         blocks=tuple(blocks),
@@ -80,6 +80,19 @@ def _table(document: Mapping[str, Any]) -> Table:
     baseline = next(row["bytes"]["total"] for row in document["rows"] if row["bytes"] is not None)
     rows = [_cells(row, baseline) for row in document["rows"] if row["bytes"] is not None or document["kind"] == "engines"]
     return Table(columns, tuple(tuple(row[column.key] for column in columns) for row in rows))
+
+
+def _in_words(table: Table, document: Mapping[str, Any]) -> Table:
+    """For people: an engine that holds not even one sequence says so, and so does one without an end."""
+    place = next((index for index, column in enumerate(table.columns) if column.key == "max_sequences"), None)
+    if place is None:
+        return table
+    rows = [list(cells) for cells in table.rows]
+    for cells, row in zip(rows, document["rows"], strict=True):
+        if row["capacity"] is not None and cells[place] is None:
+            longest = row["capacity"]["max_context"]
+            cells[place] = "none" if longest is None or longest < document["workload"]["context"] else "no limit"
+    return Table(table.columns, tuple(tuple(cells) for cells in rows))
 
 
 def _cells(row: Mapping[str, Any], baseline: int) -> dict[str, Any]:

@@ -128,3 +128,12 @@ def test_explain_on_a_model_a_format_an_engine(ask: Callable[..., Answer]) -> No
 )
 def test_bad_subjects(refused: Callable[..., str], arguments: list[str], said: str) -> None:
     assert said in refused(EXIT_USAGE, "explain", *arguments)
+
+
+def test_an_engine_that_holds_not_one_sequence_says_none(ask: Callable[..., Answer]) -> None:
+    arguments = ("compare", "llama-3.1-8b", "--engines", "vllm,sglang", "-c", "128k")
+    short = {line.split()[0]: line.split() for line in ask(*arguments, "--kv-memory", "10GiB").out.splitlines()[2:] if line}
+    assert {name: "none" in cells for name, cells in short.items() if name != "engine"} == {"ideal": True, "vllm": True, "sglang": True}
+    rows = list(csv.DictReader(io.StringIO(ask(*arguments, "--kv-memory", "10GiB", "-f", "csv").out)))
+    assert {row["max_sequences"] for row in rows} == {""}
+    assert "none" not in ask(*arguments, "--kv-memory", "20GiB").out
