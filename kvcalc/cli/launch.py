@@ -118,9 +118,9 @@ def _derivation(found: Launch) -> list[dict[str, Any]]:
 
 def _view_of(found: Launch) -> Any:
     if found.has_memory:
-        from kvcalc.render.fit_view import launch_view
+        from kvcalc.render.launch_view import view_of
 
-        return launch_view
+        return view_of(found.reading.remedy)
     from kvcalc.render.estimate_view import view
 
     return view

@@ -218,9 +218,17 @@ def _spell(word: str) -> tuple[str, bool]:
 _SYNTAX = Syntax(_FLAGS, _spell, greedy=True, equals=False)
 
 
+#: Remedies of `fit` in the words of the command.
+_WORDS = {
+    "context": "--ctx-size {}",
+    "sequences": "--parallel {}",
+    "kv_dtype": "--cache-type-k {0} --cache-type-v {0}",
+}
+
+
 def read(found: Found) -> Reading:
     """What the program is told. Raises UsageError for what it would refuse, or what kvcalc has no rule for."""
-    reading = Reading("llama.cpp")
+    reading = Reading("llama.cpp", words=_WORDS)
     given = go_through([*_from_variables(found.environment, reading), *found.words], _SYNTAX)
     given.flags.update({key: given.flags.pop(key) for key in _LAST if key in given.flags})
     apply(given, reading)
@@ -242,7 +250,7 @@ def _slots(reading: Reading) -> None:
         reading.notes.append(f"{slots} slots share one pool of cells: one sequence may fill it")
     elif slots > 1:
         reading.keys["sequences"], reading.options["sequences"] = slots, "--parallel"
-    parts = 1 if shared else slots
+    reading.slots = parts = 1 if shared else slots
     if size and not size % parts:
         reading.keys["context"] = size // parts
     elif size or parts > 1:

@@ -31,9 +31,17 @@ _MOST = 4096
 _PREFIX = "OLLAMA_"
 
 
+#: Remedies of `fit` in the words of the command.
+_WORDS = {
+    "context": "OLLAMA_CONTEXT_LENGTH={}",
+    "sequences": "OLLAMA_NUM_PARALLEL={}",
+    "kv_dtype": "OLLAMA_KV_CACHE_TYPE={}",
+}
+
+
 def read(found: Found) -> Reading:
     """What Ollama is told. Raises UsageError for a value that cannot be read."""
-    reading = Reading("ollama")
+    reading = Reading("ollama", words=_WORDS)
     given = go_through(found.words, _SYNTAX, positionals=_MOST if found.program == "run" else 0)
     apply(given, reading)
     if given.others:

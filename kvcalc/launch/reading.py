@@ -13,7 +13,7 @@ from kvcalc.errors import UsageError
 from kvcalc.units import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from kvcalc.engines.base import Setting
 
@@ -44,6 +44,8 @@ class Reading:
     notes, warnings, on_card   sentences; the last ones matter only where a card's memory is divided
     options        a key of a request → the command's own option for it
     implied        settings that the program has by itself, not by a flag
+    words          a key of a remedy of `fit` → how the command says it, `{}` for the value
+    slots          parts that the command's own word for the context counts together
     """
 
     engine: str
@@ -60,6 +62,15 @@ class Reading:
     on_card: list[str] = field(default_factory=list)
     options: dict[str, str] = field(default_factory=dict)
     implied: set[str] = field(default_factory=set)
+    words: Mapping[str, str] = field(default_factory=dict)
+    slots: int = 1
+
+    def remedy(self, setting: str, value: int | str) -> str | None:
+        """A change that `fit` names, as this command says it; None where it has no word for it."""
+        word = self.words.get(setting)
+        if word is None:
+            return None
+        return word.format(value * self.slots if setting == "context" and isinstance(value, int) else value)
 
     def sentence(self) -> str:
         """`read from the command: context 32,768, tensor parallel 2, kv dtype fp8`."""

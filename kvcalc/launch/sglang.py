@@ -261,10 +261,19 @@ def _spell(word: str) -> tuple[str, bool]:
 _SYNTAX = Syntax(_FLAGS, _spell)
 
 
+#: Remedies of `fit` in the words of the command.
+_WORDS = {
+    "context": "--context-length {}",
+    "kv_dtype": "--kv-cache-dtype {}_e4m3",
+    "tensor_parallel": "--tp-size {}",
+    "utilization": "--mem-fraction-static {}",
+}
+
+
 def read(found: Found) -> Reading:
     """What the server is told. Raises UsageError for what it would refuse, or what kvcalc has no rule for."""
     given = go_through(found.words, _SYNTAX, positionals=1 if found.program == "serve" else 0)
-    reading = Reading("sglang")
+    reading = Reading("sglang", words=_WORDS)
     apply(given, reading)
     if given.others:
         reading.model = model("the model", given.others[0])

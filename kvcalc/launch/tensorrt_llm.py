@@ -49,13 +49,22 @@ _SYNTAX = Syntax(_FLAGS, greedy=True)
 _OTHERS = ("disaggregated", "disaggregated_mpi_worker", "mm_embedding_serve")
 
 
+#: Remedies of `fit` in the words of the command.
+_WORDS = {
+    "context": "--max_seq_len {}",
+    "kv_dtype": "--kv_cache_dtype {}",
+    "tensor_parallel": "--tp_size {}",
+    "utilization": "--free_gpu_memory_fraction {}",
+}
+
+
 def read(found: Found) -> Reading:
     """What the server is told. Raises UsageError for what it would refuse, or what kvcalc has no rule for."""
     words = found.words[1:] if found.words[:1] == ["serve"] else found.words
     if words and words[0] in _OTHERS:
         raise UsageError(f"trtllm-serve {words[0]} starts no server with a cache of its own", "kvcalc reads trtllm-serve MODEL")
     given = go_through(words, _SYNTAX, positionals=1)
-    reading = Reading("tensorrt-llm")
+    reading = Reading("tensorrt-llm", words=_WORDS)
     apply(given, reading)
     if given.others:
         reading.model = model("the model", given.others[0])

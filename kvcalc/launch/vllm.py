@@ -308,11 +308,20 @@ def _spell(word: str) -> tuple[str, bool]:
 _SYNTAX = Syntax(_FLAGS, _spell, dotted=True)
 
 
+#: Remedies of `fit` in the words of the command.
+_WORDS = {
+    "context": "--max-model-len {}",
+    "kv_dtype": "--kv-cache-dtype {}",
+    "tensor_parallel": "--tensor-parallel-size {}",
+    "utilization": "--gpu-memory-utilization {}",
+}
+
+
 def read(found: Found) -> Reading:
     """What `vllm serve` or the API server is told. Raises UsageError for what it would refuse, or what kvcalc has no rule for."""
     words = [word for word in found.words if not _OPTIMIZED.fullmatch(word)]
     given = go_through(words, _SYNTAX, positionals=1 if found.program == "serve" else 0)
-    reading = Reading("vllm")
+    reading = Reading("vllm", words=_WORDS)
     apply(given, reading)
     if given.others:
         reading.model = model("the model", given.others[0])
