@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 #: Recognisers in the order in which they are preferred; Ollama before the llama.cpp that it runs.
 RECOGNISERS: tuple[type[Recogniser], ...] = (VllmLog, SglangLog, TensorRtLlmLog, OllamaLog, LlamaCppLog)
 
+_NOTHING = (
+    "no memory figure of a known engine was found: give the log from the engine's start on (vLLM, SGLang, TensorRT-LLM, Ollama, llama.cpp)"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
@@ -86,7 +90,7 @@ def reconcile(stream: BinaryIO, log: str, model: str | None = None, *, given: Ma
     if found is None:
         found = next((recogniser for recogniser in recognisers if recogniser.engine == complaints.engine), None)
     if found is None:
-        return Reconciliation(log, None, "", None, {}, (), ("no memory figure of a known engine was found",))
+        return Reconciliation(log, None, "", None, {}, (), (_NOTHING,))
     architecture, note = _model(found, model)
     told = found.give(given or {})
     rows = tuple(found.rows(architecture)) if found.recognised else ()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcalc.errors import EXIT_OK, EXIT_USAGE
+from kvcalc.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_USAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,3 +31,9 @@ def test_an_error_in_the_place_of_a_file(refused: Callable[..., str], log: str) 
 
 def test_a_file_that_is_not_there(refused: Callable[..., str]) -> None:
     assert "name a log file, or - for standard input" in refused(EXIT_USAGE, "reconcile", "nonesuch.log")
+
+
+def test_a_log_of_something_else_says_which_log_is_meant(ask: Callable[..., Answer]) -> None:
+    answer = ask("reconcile", "-", stdin="GET /v1/models 200\n")
+    assert answer.code == EXIT_NOT_EVALUATED
+    assert "give the log from the engine's start on (vLLM, SGLang, TensorRT-LLM, Ollama, llama.cpp)" in answer.err
