@@ -1,10 +1,12 @@
-"""Mutated config.json files and GGUF headers: an answer or a KvcalcError of the right kind, within 2 seconds and 300 MiB.
+"""Mutated config.json files, GGUF headers and questions: an answer or a KvcalcError of the right kind, within 2 seconds and 300 MiB.
 
 A long run: `KVCALC_FUZZ=5000 pytest tests/test_fuzz.py`.
 """
 
 from __future__ import annotations
 
+import gc
+import json
 import os
 import struct
 import sys
@@ -17,8 +19,12 @@ from gguf_writer import Tensor, gguf_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvcalc.batch import answer
 from kvcalc.engines import ENGINES, get_engine
-from kvcalc.errors import EngineRejectsError, InvalidConfigError, UnsupportedArchitectureError, UsageError
+from kvcalc.errors import EXIT_INTERNAL, EngineRejectsError, InvalidConfigError, UnsupportedArchitectureError, UsageError
+from kvcalc.formats import FORMATS
+from kvcalc.hardware import gpus
+from kvcalc.sources.catalogue import ids
 from kvcalc.sources.families.defaults import class_defaults
 from kvcalc.sources.gguf import read_gguf
 from kvcalc.sources.gguf_architecture import read_metadata
@@ -84,8 +90,13 @@ LISTS = st.builds(lambda items, times: items * times, st.lists(st.one_of(NUMBERS
 @contextmanager
 def bounded() -> Iterator[None]:
     """No hang, and no memory beyond what is allowed."""
+    # The collector's pauses are those of Hypothesis' own memory, which a long run fills.
+    gc.disable()
     before, started = peak(), time.process_time()
-    yield
+    try:
+        yield
+    finally:
+        gc.enable()
     assert time.process_time() - started < SECONDS
     assert peak() - before < MEMORY
 
@@ -211,3 +222,44 @@ def test_mutated_headers(tmp_path_factory: pytest.TempPathFactory, name: str, ch
             weights_bytes(path)
         except REFUSALS as error:
             assert error.message.isprintable()  # noqa: PT017  any refusal will do
+
+
+#: One model in six of the catalogue.
+MODELS = ids()[::6]
+COUNTS = st.one_of(st.sampled_from([1, 2, 3, 4, 8, 16, 17, 64, 1000, 1024, 4096, 4097, 32_768, 131_072]), NUMBERS, WORDS)
+SIZES = st.one_of(st.sampled_from([0, 1, 2**20, 2**30, 2**36, 10**12, 10**18, 10**18 + 1, "7GiB", "1.5GB", "1,5GiB", "1e3"]), NUMBERS)
+NAMES = st.sampled_from([*FORMATS, "auto", "q8_0/q4_0", "fp8/bf16", "", "x"])
+CARDS = st.builds(str.__add__, st.sampled_from(list(gpus())), st.sampled_from(["", ":2", ":8", ":0", ":x"]))
+WORDS_OF_SETTINGS = st.sampled_from(["auto", "on", "off", "mtp", "eagle", "FLASHINFER", "TRITON_ATTN", "static", "float32", "q4_0", "0.5"])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@settings(max_examples=EXAMPLES * 4)
+@given(st.data())
+def test_a_mutated_question(engine: str, data: st.DataObject) -> None:
+    """Any request of a batch: a document whose lines add up, or an error that is no bug."""
+    names = [setting.name for setting in get_engine(engine).settings]
+    kinds = {
+        **dict.fromkeys(("context", "sequences", "shared_prefix", "tensor_parallel"), COUNTS),
+        **dict.fromkeys(("pipeline_parallel", "decode_context_parallel"), COUNTS),
+        "kv_memory": SIZES,
+        "kv_dtype": NAMES,
+        "gpu": CARDS,
+    }
+    request: dict[str, Any] = {"command": data.draw(st.sampled_from(["estimate", "fit"])), "engine": engine}
+    request["model"] = data.draw(st.sampled_from(MODELS))
+    for key in data.draw(st.lists(st.sampled_from(list(kinds)), max_size=5, unique=True)):
+        request[key] = data.draw(kinds[key])
+    if names:
+        some = st.dictionaries(st.sampled_from(names), st.one_of(COUNTS, WORDS_OF_SETTINGS, st.booleans(), VALUES), max_size=3)
+        request["engine_args"] = data.draw(some)
+    line = json.dumps(request)
+    with bounded():
+        found = answer(line)
+    text = json.dumps(found, allow_nan=False)
+    if not found["ok"]:
+        assert found["error"]["exit_code"] != EXIT_INTERNAL, line
+        assert f"{found['error']['message']}{found['error']['hint']}".isprintable()
+        assert "nput should" not in text
+    elif request["command"] == "estimate":
+        assert sum(row["bytes"] for row in found["result"]["lines"]) == found["result"]["bytes"]["total"]
