@@ -101,11 +101,6 @@ class VllmLog(Recogniser):
         self._draft = ""
 
     @property
-    def recognised(self) -> bool:
-        """A memory figure was found; a block size alone is none."""
-        return bool(self.seen.figures.keys() - {"block"})
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """What was read from the names of the workers."""
         return tuple(self._notes)
@@ -180,6 +175,10 @@ class VllmLog(Recogniser):
             scale = Fraction(10**9, 1024**3) if more.get(_DECIMAL) else Fraction(1)
             ends = [VLLM.fitting(architecture, asked, max(0, int(value * scale))) for value in (memory.low, memory.value + memory.half)]
             yield from self._capacity_rows(architecture, asked, ends)
+        block = self.seen.last("block")
+        if block is not None:
+            size = Fraction(VLLM.fitting(architecture, asked, 0).pool.block_size or 0)
+            yield Row("attention block", "tokens", block.line, block.value, size, size, block.holds(size, size))
         needed = self.seen.last("needed")
         if needed is not None:
             expected = Fraction(VLLM.plan(architecture, asked).per_device)
@@ -194,10 +193,6 @@ class VllmLog(Recogniser):
                 bounds = [Fraction(str(getattr(capacity, name) or 0)) for capacity in (low, high)]
                 row = Row(name, unit, figure.line, figure.value, bounds[0], bounds[1], figure.holds(*bounds))
                 yield replace(row, reason=self._older_meaning(figure, ends, low.block_size)) if name == "tokens" and not row.within else row
-        block = self.seen.last("block")
-        if block is not None:
-            size = Fraction(low.block_size or 0)
-            yield Row("attention block", "tokens", block.line, block.value, size, size, block.holds(size, size))
         longest = self.seen.last("longest")
         if longest is not None:
             bounds = [Fraction(_longest(architecture, asked, fitting)) for fitting in ends]

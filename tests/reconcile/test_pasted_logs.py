@@ -460,6 +460,18 @@ def test_vllm_tokens_are_whole_blocks_without_the_memory() -> None:
     assert read(qwen, "qwen3.6-27b").rows[1].reason == "the card is no Hopper card (an H100 is assumed)"
 
 
+def test_vllm_the_block_size_alone_is_a_figure() -> None:
+    """Qwen3.6-27B, worked: a page of 48 x 128 x 128 x 4 + 3 x 10,240 x 2 B is 783 tokens of 4,096 B: 784, or 832 where checkpoints stand 64 apart."""
+    log = "Setting attention block size to 784 tokens to ensure that attention page size is >= mamba page size.\n"
+    row = read(log, "qwen3.6-27b").rows[0]
+    assert (row.figure, row.low, row.reason) == (
+        "attention block",
+        832,
+        "prefix caching was off or the card is no Hopper card (an H100 is assumed)",
+    )
+    assert closes(reconcile(io.BytesIO(log.encode()), "log", "qwen3.6-27b", given={"gpu": "rtx5090-32gb"})) == ["attention block"]
+
+
 def test_vllm_what_the_log_says_itself_is_no_suspect() -> None:
     """Three draft tokens are said: two are no reason, though 425 blocks at 179 a request would explain it too (club-3090 issue 294)."""
     settings = "non-default args: {'tensor_parallel_size': 2, 'kv_cache_dtype': 'fp8_e5m2', 'max_num_batched_tokens': 8192, 'speculative_config': {'method': 'mtp', 'num_speculative_tokens': 3}}\n"
