@@ -221,7 +221,7 @@ _SYNTAX = Syntax(_FLAGS, _spell, greedy=True, equals=False)
 #: Remedies of `fit` in the words of the command.
 _WORDS = {
     "context": "--ctx-size {}",
-    "sequences": "--parallel {}",
+    "sequences": "--parallel {0} --ctx-size {1}",
     "kv_dtype": "--cache-type-k {0} --cache-type-v {0}",
 }
 
@@ -240,23 +240,29 @@ def read(found: Found) -> Reading:
 
 
 def _slots(reading: Reading) -> None:
-    """The context as one slot sees it, so that a fit can ask for others."""
-    size, per_slot = reading.settings.pop("ctx_size", 0), reading.keys.pop("context", None)
-    count = reading.settings.get("parallel", 1)
+    """Contexts, slots and types as one slot sees them, so that a fit can ask for others."""
+    settings, keys = reading.settings, reading.keys
+    size, per_slot = settings.pop("ctx_size", 0), keys.pop("context", None)
+    count = settings["parallel"]
     slots = _AUTO_SLOTS if count == -1 else count
-    shared = count == -1 or bool(reading.settings.get("kv_unified"))
+    shared = count == -1 or bool(settings.get("kv_unified"))
     size = size or (per_slot or 0) * slots
-    if shared and slots > 1:
-        reading.notes.append(f"{slots} slots share one pool of cells: one sequence may fill it")
-    elif slots > 1:
-        reading.keys["sequences"], reading.options["sequences"] = slots, "--parallel"
     reading.slots = parts = 1 if shared else slots
     if size and not size % parts:
-        reading.keys["context"] = size // parts
+        keys["context"] = size // parts
     elif size or parts > 1:
-        reading.settings["ctx_size"] = size
+        settings["ctx_size"] = size
+    if shared and slots > 1:
+        reading.notes.append(f"{slots} slots share one pool of cells: one sequence may fill it")
+    elif "parallel" not in reading.implied:
+        keys["sequences"], reading.options["sequences"] = slots, "--parallel"
+        if "ctx_size" not in settings:
+            del settings["parallel"]
     if not size:
         reading.notes.append("no context in the command: llama.cpp takes the trained one, and less where that does not fit (--fit)")
+    types = settings.pop("cache_type_k", "f16"), settings.pop("cache_type_v", "f16")
+    if types != ("f16", "f16"):
+        keys["kv_dtype"] = types[0] if types[0] == types[1] else "/".join(types)
 
 
 def _from_variables(environment: Mapping[str, str], reading: Reading) -> list[str]:

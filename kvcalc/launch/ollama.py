@@ -64,11 +64,11 @@ def _variable(reading: Reading, variable: str, value: str) -> None:
     elif word == "NUM_PARALLEL":
         count = whole(variable, value, least=0)
         if count:
-            reading.settings["num_parallel"] = reading.keys["sequences"] = count
+            reading.keys["sequences"] = count
             reading.options["sequences"] = variable
     elif word == "KV_CACHE_TYPE":
         if value:
-            reading.settings["kv_cache_type"] = name(variable, value)
+            reading.keys["kv_dtype"] = name(variable, value)
     elif word == "FLASH_ATTENTION":
         _flash(reading, variable, value)
     elif word not in _IDLE:

@@ -70,7 +70,9 @@ class Reading:
         word = self.words.get(setting)
         if word is None:
             return None
-        return word.format(value * self.slots if setting == "context" and isinstance(value, int) else value)
+        if setting == "context" and isinstance(value, int):
+            value *= self.slots
+        return word.format(value, int(value) * self.keys.get("context", 0) if setting == "sequences" else "")
 
     def sentence(self) -> str:
         """`read from the command: context 32,768, tensor parallel 2, kv dtype fp8`."""

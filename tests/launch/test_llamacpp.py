@@ -23,14 +23,16 @@ AUTO = {"parallel": -1}
 READ: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "-c 4096": ({"context": 4096}, AUTO),
     "-c 0 -np 2": ({"sequences": 2}, {"parallel": 2, "ctx_size": 0}),
-    "-c 65536 -np 4": ({"sequences": 4, "context": 16_384}, {"parallel": 4}),
+    "-c 65536 -np 4": ({"sequences": 4, "context": 16_384}, {}),
     "-c 65536 -np 4 -kvu": ({"context": 65_536}, {"parallel": 4, "kv_unified": True}),
-    "-c 65536 -np 4 -kvu -no-kvu": ({"sequences": 4, "context": 16_384}, {"parallel": 4, "kv_unified": False}),
-    "--no-kv-unified -np 1 --ctx-size 8192": ({"context": 8192}, {"parallel": 1, "kv_unified": False}),
+    "-c 65536 -np 4 -kvu -no-kvu": ({"sequences": 4, "context": 16_384}, {"kv_unified": False}),
+    "--no-kv-unified -np 1 --ctx-size 8192": ({"sequences": 1, "context": 8192}, {"kv_unified": False}),
     "-c 5000 -np 3": ({"sequences": 3}, {"parallel": 3, "ctx_size": 5000}),
     "-np -1 --kv-unified-per-slot 4096": ({"context": 16_384}, AUTO),
-    "-ctk q8_0 --cache-type-v q4_0": ({}, AUTO | {"cache_type_k": "q8_0", "cache_type_v": "q4_0"}),
-    "--cache_type_k q8_0": ({}, AUTO | {"cache_type_k": "q8_0"}),
+    "-ctk q8_0 --cache-type-v q4_0": ({"kv_dtype": "q8_0/q4_0"}, AUTO),
+    "--cache_type_k q8_0": ({"kv_dtype": "q8_0/f16"}, AUTO),
+    "-ctk q8_0 -ctv q8_0": ({"kv_dtype": "q8_0"}, AUTO),
+    "-ctk f16": ({}, AUTO),
     "-fa on": ({}, AUTO | {"flash_attn": "on"}),
     "-fa 0": ({}, AUTO | {"flash_attn": "off"}),
     "-fa auto": ({}, AUTO | {"flash_attn": "auto"}),
@@ -61,7 +63,7 @@ def test_the_programs_and_their_images(read: Callable[[str], Reading]) -> None:
 
 def test_variables_stand_for_options_which_override_them(read: Callable[[str], Reading]) -> None:
     found = read("LLAMA_ARG_CTX_SIZE=8192 LLAMA_ARG_N_PARALLEL=2 LLAMA_ARG_SWA_FULL=1 LLAMA_ARG_KV_UNIFIED=off llama-server -np 4")
-    assert (found.keys, found.settings) == ({"sequences": 4, "context": 2048}, {"parallel": 4, "swa_full": True, "kv_unified": False})
+    assert (found.keys, found.settings) == ({"sequences": 4, "context": 2048}, {"swa_full": True, "kv_unified": False})
     found = read("LLAMA_ARG_HOST=x LLAMA_ARG_ENDPOINT_METRICS=1 LLAMA_API_KEY=secret LLAMA_ARG_MADE_UP=secret llama-server")
     assert found.warnings == ["variable LLAMA_ARG_MADE_UP is none that kvcalc knows of this engine: it was not read"]
 
@@ -142,8 +144,8 @@ def test_ollama_is_told_by_variables(read: Callable[[str], Reading]) -> None:
     found = read(
         "OLLAMA_CONTEXT_LENGTH=16384 OLLAMA_NUM_PARALLEL=2 OLLAMA_KV_CACHE_TYPE=q8_0 OLLAMA_FLASH_ATTENTION=1 OLLAMA_HOST=x ollama serve"
     )
-    assert found.keys == {"context": 16_384, "sequences": 2}
-    assert found.settings == {"num_parallel": 2, "kv_cache_type": "q8_0", "flash_attention": "on"}
+    assert found.keys == {"context": 16_384, "sequences": 2, "kv_dtype": "q8_0"}
+    assert found.settings == {"flash_attention": "on"}
     assert (found.engine, found.model, found.warnings) == ("ollama", None, [])
     run = read("ollama run qwen3:8b --verbose why is the sky blue")
     assert (run.model, run.keys, run.settings) == ("qwen3:8b", {}, {})
