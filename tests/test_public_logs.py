@@ -597,6 +597,26 @@ CACHES: list[tuple[str, dict[str, Any], list[float], float | None, str]] = [
         None,
         "the draft context of the same log",
     ),
+    ("qwen3-next-80b-a3b", {"ctx_size": 131_072, **FOUR}, [3072.00], 301.50, "llama.cpp b9496 with Vulkan, measured against computed"),
+    ("qwen3.6-35b-a3b", {"ctx_size": 65_536, "parallel": 2, "kv_unified": True}, [], 125.62, "llama-server, notes on two unified slots"),
+    ("qwen3.6-27b", {"ctx_size": 24_576, **ONE}, [1536.00], 149.62, "Ollama's runner, qwen38-heretic"),
+    ("qwen3.6-27b", {"ctx_size": 32_768, **ONE}, [2048.00], 149.62, "llama.cpp b10809, start-up smoke of Qwen3.8-27B"),
+    ("qwen3.6-27b", {"ctx_size": 131_072, **ONE}, [8192.00], 149.62, "llama.cpp over CPU and CUDA, log"),
+    (
+        "qwen3.6-27b",
+        {"ctx_size": 262_144, **ONE, "n_rs_seq": 6},
+        [16384.00],
+        1047.38,
+        "llama.cpp with ROCm, Qwythos-27B with six draft tokens",
+    ),
+    ("qwen3.6-27b", {"ctx_size": 262_144, **ONE, "mtp_context": True}, [1024.00], None, "the draft context of the same log"),
+    (
+        "qwen3.6-27b",
+        {"ctx_size": 8192, **FOUR, "n_rs_seq": 2},
+        [512.00],
+        1795.50,
+        "llama-server with Vulkan, Qwen3.8-27B with two draft tokens",
+    ),
     ("qwen3.6-27b", {"ctx_size": 8192, **ONE, "n_rs_seq": 2}, [512.00], 448.88, "llama-server, Qwen3.8-27B with two draft tokens"),
     ("qwen3.6-27b", {"ctx_size": 8192, **FOUR, "n_rs_seq": 12}, [], 7780.50, "llama-server, Qwen3.8-27B with twelve draft tokens"),
     ("qwen3.8-flash-next", {"ctx_size": 262_144, **ONE}, [], 112.57, "waired-ai/waired-agent issue 1192, Ollama 0.33.3"),
@@ -620,9 +640,9 @@ def test_llama_cpp_allocates_what_it_printed(
 ) -> None:
     ours, state = sizes("llama.cpp", model, settings)
     if attention:
-        assert abs(ours - sum(attention)) <= 0.005 * len(attention), source
+        assert abs(ours - sum(attention)) <= 0.005 * len(attention) + 1e-9, source
     if recurrent is not None:
-        assert abs(state - recurrent) <= 0.005, source
+        assert abs(state - recurrent) <= 0.005 + 1e-9, source
 
 
 def test_ollama_allocates_what_its_runner_printed() -> None:
@@ -657,6 +677,13 @@ POOLS: list[tuple[str, int, dict[str, Any], dict[str, float], str]] = [
         {"max_mamba_cache_size": 38},
         {"key": 1.52, "conv": 0.03, "recurrent": 2.74},
         "sgl-project/sglang, pull request for Granite 4.0, 2026-02",
+    ),
+    (
+        "nemotron-nano-9b-v2",
+        2_618_868,
+        {"max_mamba_cache_size": 48},
+        {"key": 19.98, "conv": 0.09, "recurrent": 6.46},
+        "SGLang with multiplexed prefill, log of 2026-09",
     ),
     (
         "nemotron-3-nano-30b-a3b",
