@@ -8,7 +8,9 @@ start.py       settings and config resolved against each other, and every cache 
 attention.py   what is stored of a layer, and what it asks of a kernel
 backends.py    attention kernels: which one runs a layer, which block sizes it can read
 recurrent.py   states of recurrent layers
+layers.py      the specs of ordinary layers
 compressed.py  DeepSeek-V4's layers
+own/           models of vLLM's own whose layers keep more than that
 specs.py       bytes of one block of one layer on one GPU
 blocksize.py   tokens per block
 groups.py      layers that share a block table, and the bytes that one block id costs

@@ -26,7 +26,9 @@ MLA_FAMILIES = frozenset(
         "deepseek_v2",
         "deepseek_v3",
         "deepseek_v32",
+        "deepseek_v41_text",
         "glm4_moe_lite",
+        "glm5_next_text",
         "glm_moe_dsa",
         "hy_v4",
         "kimi_k2",
@@ -35,6 +37,8 @@ MLA_FAMILIES = frozenset(
         "pangu_ultra_moe",
     ]
 )
+#: Families without MLA whose index keys vLLM keeps.
+INDEX_FAMILIES = frozenset({compressed.FAMILY, "minimax_m3", "minimax_m3_text", "minimax_m3_vl_text", "qwen4_exp_text"})
 #: Families with attention sinks, and what a config says where only its window layers have them.
 SINK_FAMILIES = frozenset({"gpt_oss", "granite_swa", "granitemoe_swa", "openai_privacy_filter"})
 WINDOW_SINKS = ("add_swa_attention_sink_bias", "swa_attention_sink_enabled")
@@ -48,6 +52,8 @@ MM_PREFIX_FAMILIES = frozenset({"gemma4_text", "gemma4_unified_text", "diffusion
 #: Bytes of a packed row of sparse MLA, whatever the widths (mla_attention.py).
 PACKED_ROWS = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
 _SKIPPED = ("shared", "none")
+#: States of fixed size that vLLM keeps elsewhere: it reads past token ids from the request itself.
+_ON_THE_HOST = ("ngram_ids",)
 
 
 def kept_states(architecture: Architecture) -> list[State]:
@@ -56,8 +62,10 @@ def kept_states(architecture: Architecture) -> list[State]:
 
 
 def is_kept(state: State, family: str) -> bool:
-    """Whether vLLM keeps a cache for this state; index keys only where it runs the layer as MLA."""
-    return state.kind not in _SKIPPED and (state.kind != "index" or family in MLA_FAMILIES or family == compressed.FAMILY)
+    """Whether vLLM keeps a cache for this state; index keys only where its model reads them."""
+    if state.kind == "fixed":
+        return getattr(state, "name", "") not in _ON_THE_HOST
+    return state.kind not in _SKIPPED and (state.kind != "index" or family in MLA_FAMILIES or family in INDEX_FAMILIES)
 
 
 class Heads(NamedTuple):
@@ -164,12 +172,8 @@ class Choice:
     dtype: str
 
 
-def choose_backends(start: Start) -> list[Choice | None]:
-    """A backend for every kind of layer; None for recurrent ones. Raises EngineRejectsError."""
-    return [_choose(kind, start) for kind in start.kinds]
-
-
-def _choose(kind: Kind, start: Start) -> Choice | None:
+def choose(kind: Kind, start: Start) -> Choice | None:
+    """The backend of one kind of layer; None for recurrent ones. Raises EngineRejectsError."""
     if kind.state.is_recurrent:
         return None
     if kind.state.kind == "index":

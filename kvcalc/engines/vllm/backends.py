@@ -103,6 +103,8 @@ class Backend(NamedTuple):
     refuse: Callable[[Ask], str | None] | None = None
     #: Sizes that depend on the layer: FlashAttention 4 alone.
     special: Callable[[Ask], int] | None = None
+    #: Registers before the attention of its layer, so that the model's block size starts from it.
+    leads: bool = False
 
     def kernel_sizes(self, ask: Ask) -> tuple[tuple[int, ...], int]:
         """Exact sizes and the multiple, for this layer."""
@@ -221,12 +223,12 @@ def _flashinfer_objection(ask: Ask) -> str | None:
     return None
 
 
-_TOKENS_FIRST, _HEADS_FIRST = "NHD", "HND"
+TOKENS_FIRST, HEADS_FIRST = "NHD", "HND"
 
 FLASHINFER = Backend(
     "FLASHINFER",
     (*_PLAIN, *_FP8, "fp8_e5m2", *_NVFP4),
-    layout=lambda ask: _HEADS_FIRST if ask.major == BLACKWELL // 10 else "",
+    layout=lambda ask: HEADS_FIRST if ask.major == BLACKWELL // 10 else "",
     sizes=(16, 32, 64),
     heads=(64, 128, 256, 512),
     sink=True,
@@ -242,8 +244,8 @@ TRITON = Backend(
     dcp=False,
     refuse=lambda ask: None if ask.head_size >= 32 else f"it has no kernel for heads of {ask.head_size}",
 )
-FLEX = Backend("FLEX_ATTENTION", _PLAIN, multiple=16, mm_prefix=True, dcp=False, layout=lambda _ask: _TOKENS_FIRST)
-TURBOQUANT = Backend("TURBOQUANT", _TURBOQUANT, sizes=(16, 32, 64, 128), sliding=False, dcp=False, layout=lambda _ask: _TOKENS_FIRST)
+FLEX = Backend("FLEX_ATTENTION", _PLAIN, multiple=16, mm_prefix=True, dcp=False, layout=lambda _ask: TOKENS_FIRST)
+TURBOQUANT = Backend("TURBOQUANT", _TURBOQUANT, sizes=(16, 32, 64, 128), sliding=False, dcp=False, layout=lambda _ask: TOKENS_FIRST)
 
 
 def _both(*parts: Backend) -> Callable[[Ask], str | None]:
@@ -255,7 +257,7 @@ def _both(*parts: Backend) -> Callable[[Ask], str | None]:
 TRITON_FLASHINFER = Backend(
     "TRITON_FLASHINFER",
     (*_PLAIN, *_FP8, "fp8_e5m2"),
-    layout=lambda _ask: _HEADS_FIRST,
+    layout=lambda _ask: HEADS_FIRST,
     majors=(10,),
     sizes=(64,),
     heads=(256, 512),
@@ -354,11 +356,11 @@ FLASH_ATTN_MLA_SPARSE_FA4 = Backend(
     refuse=_fa4_sparse_objection,
 )
 FLASHINFER_MLA_SPARSE_SM90 = Backend(
-    "FLASHINFER_MLA_SPARSE_SM90", ("auto", "bfloat16", *_FP8), majors=(9,), multiple=64, heads=(512, 576), mla=True, sparse=True
+    "FLASHINFER_MLA_SPARSE_SM90", ("auto", "bfloat16", *_FP8), majors=(9,), multiple=64, heads=(512, 576), mla=True, sparse=True, dcp=False
 )
 
 #: The index keys beside sparse MLA are read in blocks of 64 (v1/attention/backends/mla/indexer.py).
-INDEXER = Backend("DEEPSEEK_V32_INDEXER", (), multiple=0, sizes=(64,), mla=True, sparse=True)
+INDEXER = Backend("DEEPSEEK_V32_INDEXER", (), sizes=(64,), mla=True, sparse=True, leads=True)
 
 #: Backends that a user can name with --attention-backend.
 BACKENDS: dict[str, Backend] = {
@@ -411,11 +413,7 @@ def priorities(ask: Ask) -> tuple[Backend, ...]:
 def select_backend(ask: Ask, asked: str | None = None) -> Backend:
     """The backend that runs a layer. Raises EngineRejectsError where none does, or where the asked one does not."""
     if asked is not None:
-        backend = get_backend(asked)
-        reason = backend.objection(ask)
-        if reason:
-            raise EngineRejectsError(f"vLLM refuses attention backend {backend.name} here: {reason}", "leave attention_backend out")
-        return _runnable(backend, ask)
+        return _runnable(require(get_backend(asked), ask, "leave attention_backend out"), ask)
     reasons: list[str] = []
     for backend in priorities(ask):
         reason = backend.objection(ask)
@@ -428,6 +426,14 @@ def select_backend(ask: Ask, asked: str | None = None) -> Backend:
     )
 
 
+def require(backend: Backend, ask: Ask, hint: str = "leave --kv-dtype out") -> Backend:
+    """`backend`, for a layer that names it. Raises EngineRejectsError where it does not run the layer."""
+    reason = backend.objection(ask)
+    if reason:
+        raise EngineRejectsError(f"vLLM refuses attention backend {backend.name} here: {reason}", hint)
+    return backend
+
+
 def uneven_backend(ask: Ask) -> Backend:
     """The kernel of a model that names one for K and V of different widths: FlashAttention from version 3 on, else Triton's."""
     if flash_version(ask) < _FA3:
@@ -438,11 +444,13 @@ def uneven_backend(ask: Ask) -> Backend:
 
 
 def _runnable(backend: Backend, ask: Ask) -> Backend:
-    """`backend`, unless it is chosen and then fails: Triton's fp8 needs Ada or later (triton_attn.py)."""
-    if backend is TRITON and ask.cache_dtype.startswith("fp8") and ask.capability < ADA:
+    """`backend`, unless it is chosen and then fails: Triton's fp8 before Ada, sparse FlashMLA's bf16 over several ranks' tokens."""
+    if backend in (TRITON, TRITON_MLA) and ask.cache_dtype.startswith("fp8") and ask.capability < ADA:
         raise EngineRejectsError(
             f"vLLM refuses a cache of {ask.cache_dtype} in Triton before compute capability 8.9", "leave --kv-dtype out"
         )
+    if backend is FLASHMLA_SPARSE and ask.dcp and not ask.quantized:
+        raise EngineRejectsError("vLLM refuses decode context parallelism in sparse FlashMLA without an fp8 cache", "--kv-dtype fp8_ds_mla")
     return backend
 
 
@@ -456,6 +464,11 @@ def get_backend(name: str) -> Backend:
     return found
 
 
+def layouts(pairs: Iterable[tuple[Backend, Ask]]) -> frozenset[str]:
+    """The memory layouts that backends insist on."""
+    return frozenset(backend.layout(ask) for backend, ask in pairs if backend.layout is not None) - {""}
+
+
 def check_layouts(pairs: Iterable[tuple[Backend, Ask]]) -> None:
     """Raises EngineRejectsError where two backends of the model insist on different memory layouts."""
     wanted = {backend.layout(ask): backend.name for backend, ask in pairs if backend.layout is not None}
@@ -464,6 +477,35 @@ def check_layouts(pairs: Iterable[tuple[Backend, Ask]]) -> None:
         raise EngineRejectsError(
             "vLLM refuses: no memory layout suits both " + " and ".join(sorted(wanted.values())), "choose another --kv-dtype"
         )
+
+
+#: FlashInfer's larger pages, for grouped query heads on Blackwell (flashinfer.py).
+_LARGE_PAGES = (128, 256, 512, 1024)
+
+
+def rows_apart(backend: Backend, ask: Ask, block: int) -> int:
+    """Rows of sparse MLA that blocks stand a multiple of apart: kernels see the cache as pages of so many rows (mla/*_sparse.py)."""
+    if backend is FLASHINFER_MLA_SPARSE:
+        return backend.multiple
+    if backend is FLASHMLA_SPARSE and ask.quantized and ask.major != BLACKWELL // 10 and block != backend.multiple:
+        return backend.multiple
+    return 1
+
+
+def check_shared_kernel(pairs: Iterable[tuple[Backend, Ask]], block: int) -> None:
+    """Raises EngineRejectsError where layers behind one table share no kernel block that divides `block` (worker/utils.py)."""
+    known = list(pairs)
+
+    def reads(backend: Backend, ask: Ask, size: int) -> bool:
+        exact, multiple = backend.kernel_sizes(ask)
+        if backend is FLASHINFER and ask.major == BLACKWELL // 10:
+            exact = (*exact, *_LARGE_PAGES)
+        return size in exact or bool(multiple and size % multiple == 0)
+
+    exact_sizes = {size for backend, ask in known for size in (*backend.kernel_sizes(ask)[0], *_LARGE_PAGES) if block % size == 0}
+    if not any(all(reads(backend, ask, size) for backend, ask in known) for size in (block, *exact_sizes)):
+        names = " and ".join(dict.fromkeys(backend.name for backend, _ in known))
+        raise EngineRejectsError(f"vLLM refuses: {names} share no kernel block within blocks of {block}", "choose another --kv-dtype")
 
 
 def preferred_block(pairs: Iterable[tuple[Backend, Ask]], default: int = DEFAULT_BLOCK) -> int:

@@ -39,7 +39,7 @@ CACHE_DTYPES: dict[str, str] = {
 ROCM_ONLY = ("ultraquant_4bit", "octave_k3v4", "octave_k3v3", "octave_k3v3_compact")
 
 #: Families whose `auto` is fp8 on datacenter Blackwell (model_executor/models/config.py).
-FP8_ON_BLACKWELL = frozenset({"glm_moe_dsa"})
+FP8_ON_BLACKWELL = frozenset({"glm5_next_text", "glm_moe_dsa"})
 _BLACKWELL = range(100, 110)
 
 #: Families whose layers never hear of `--kv-cache-dtype` (models/falcon.py).
@@ -120,6 +120,12 @@ def _scheme_word(scheme: Mapping[str, Any]) -> str:
             f"vLLM refuses the checkpoint's cache of {clean(str(bits), 20)}-bit {clean(str(kind), 20)}", "it reads fp8"
         )
     return "fp8"
+
+
+def is_plain(asked: str) -> bool:
+    """The flag names the model's type itself, which some families refuse where they take auto."""
+    word = asked.lower()
+    return MODEL_DTYPES.get(ALIASES.get(word, word), word) in MODEL_DTYPES.values()
 
 
 def format_of(dtype: str, own: str) -> str:

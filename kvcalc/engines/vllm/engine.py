@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from kvcalc.engines.base import Engine, Fitting, Setting, context_messages
-from kvcalc.engines.vllm import lines, settings
+from kvcalc.engines.vllm import lines, own, settings
 from kvcalc.engines.vllm.dtypes import format_of
 from kvcalc.engines.vllm.model import build_pool
-from kvcalc.engines.vllm.specs import CHUNKED, RECURRENT, WINDOW_KINDS
+from kvcalc.engines.vllm.specs import CHUNKED, RECURRENT, RING, WINDOW_KINDS
 from kvcalc.engines.vllm.start import read_start
 from kvcalc.plan import Capacity, Plan
 
@@ -114,7 +114,7 @@ def make_plan(start: Start, pool: Pool, workload: Workload, context: int) -> Pla
 
 def _fixed_blocks(pool: Pool, context: int) -> int:
     blocks = pool.group_blocks(context)
-    return sum(count for count, group in zip(blocks, pool.groups, strict=True) if group.specs[0].kind == RECURRENT)
+    return sum(count for count, group in zip(blocks, pool.groups, strict=True) if group.specs[0].kind in (RECURRENT, RING))
 
 
 def in_force(start: Start, pool: Pool, context: int) -> dict[str, object]:
@@ -134,7 +134,7 @@ def in_force(start: Start, pool: Pool, context: int) -> dict[str, object]:
 
 def pool_notes(start: Start, pool: Pool, context: int) -> list[str]:
     """What a reader has to know to follow the figures."""
-    notes: list[str] = []
+    notes = list(own.rule_of(start).notes(start))
     if len(pool.groups) > 1:
         sizes = ", ".join(str(len(group.layers)) for group in pool.groups[:12]) + (", …" if len(pool.groups) > 12 else "")
         notes.append(

@@ -101,7 +101,8 @@ _SAME_TYPE: dict[str, Callable[[Spec, Spec], bool]] = {
     SLIDING_MLA: _same_window,
     CHUNKED: lambda first, other: other.kind == CHUNKED and other.limit == first.limit,
     RECURRENT: lambda first, other: (
-        other.kind == RECURRENT and (other.limit, other.checkpoint, other.page) == (first.limit, first.checkpoint, first.page)
+        other.kind == RECURRENT
+        and (other.limit, other.checkpoint, other.page, other.copied) == (first.limit, first.checkpoint, first.page, first.copied)
     ),
     CROSS: lambda _first, other: other.kind == CROSS,
     RING: lambda _first, other: other.kind == RING,
@@ -277,7 +278,7 @@ def block_bytes(groups: Sequence[Group], members: frozenset[int] | None, *, bloc
     widest = max(sum(count * _strided(spec, block_outermost) for spec, count in held(group, members).items()) for group in groups)
     if not block_outermost:
         return widest
-    stride = math.lcm(*(spec.stride for group in groups for spec in group.kinds))
+    stride = math.lcm(*(spec.stride for group in groups for spec in held(group, members)))
     return -(-widest // stride) * stride
 
 

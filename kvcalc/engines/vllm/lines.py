@@ -101,7 +101,7 @@ def _use_lines(use: Use, asked: Asked) -> Iterable[Line]:
         use.blocks // asked.sequences,
         use.blocks * each,
         f"{use.layers} {use.state.kind} layers x {use.blocks:,} blocks x ({spec.page:,} - {spec.page - spare:,}) B of page{_over(asked.ranks)}",
-        fixed=spec.kind == RECURRENT,
+        fixed=spec.kind in (RECURRENT, RING),
     )
 
 
@@ -152,6 +152,7 @@ def _attention_lines(use: Use, asked: Asked) -> Iterable[Line]:
         " (window)" if own < demand.context and spec.limit else ""
     )
     kind = use.state.kind
+    fixed = spec.kind == RING
     rows_text = f"{seen}{_times(n)}" if not shared else f"{rows:,} rows (shared prefix once)"
     for part in parts:
         yield Line(
@@ -163,6 +164,7 @@ def _attention_lines(use: Use, asked: Asked) -> Iterable[Line]:
             own,
             use.layers * rows * part.bytes,
             f"{use.layers} layers x {rows_text} x {part.bytes:,} B",
+            fixed=fixed,
         )
     yield Line(
         kind,
@@ -173,6 +175,7 @@ def _attention_lines(use: Use, asked: Asked) -> Iterable[Line]:
         own,
         use.layers * rows * (rank_row - whole),
         f"{use.layers} layers x {rows:,} rows x ({spec.row:,} B x {asked.ranks} ranks{f' / {spread}' if spread > 1 else ''} - {whole:,} B)",
+        fixed=fixed,
     )
     waiting = held_rows * spread - rows
     yield Line(
@@ -184,6 +187,7 @@ def _attention_lines(use: Use, asked: Asked) -> Iterable[Line]:
         held - own if spread == 1 else 0,
         use.layers * waiting * rank_row,
         f"{use.layers} layers x {waiting:,} tokens in flight x {rank_row:,} B",
+        fixed=fixed,
     )
     spare = use.blocks * spec.slots - held_rows
     yield Line(
@@ -195,6 +199,7 @@ def _attention_lines(use: Use, asked: Asked) -> Iterable[Line]:
         spare // n,
         use.layers * spare * spec.row * asked.ranks,
         f"{use.layers} layers x ({use.blocks:,} blocks of {spec.slots:,} - {held_rows:,}) x {spec.row:,} B{_over(asked.ranks)}",
+        fixed=fixed,
     )
 
 

@@ -1,19 +1,21 @@
 """From one start to a pool of blocks: every rule of this package in the order in which vLLM applies it.
 
-types and settings (start.py) → backend of each layer (attention.py) → block size → spec of each layer → groups → pool
+types and settings (start.py) → backend of each layer (attention.py) → block size → specs of each layer (layers.py, own/) → groups → pool
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING
 
-from kvcalc.engines.vllm import backends, blocksize, compressed, dtypes, recurrent, speculation
-from kvcalc.engines.vllm.attention import PACKED_ROWS, Heads, choose_backends, heads_of, is_attention, is_mla, model_head, token_bytes
+from kvcalc.engines.vllm import backends, blocksize, compressed, dtypes, own, recurrent, speculation
+from kvcalc.engines.vllm.attention import PACKED_ROWS, Heads, heads_of, is_attention, is_mla, model_head, token_bytes
 from kvcalc.engines.vllm.groups import group_layers
+from kvcalc.engines.vllm.layers import Layer
 from kvcalc.engines.vllm.pool import CacheLayer, Pool, make_pool
-from kvcalc.engines.vllm.specs import CHUNKED, CROSS, FULL, MLA, RECURRENT, SLIDING, SLIDING_MLA, Demand, Spec
+from kvcalc.engines.vllm.specs import Demand
 from kvcalc.engines.vllm.start import skip_layers
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.errors import EngineRejectsError
 from kvcalc.formats import get_format
 
 if TYPE_CHECKING:
@@ -21,10 +23,6 @@ if TYPE_CHECKING:
 
     from kvcalc.engines.vllm.attention import Choice
     from kvcalc.engines.vllm.start import Start
-    from kvcalc.states import State
-
-#: Cohere 2 sees its window and the token itself (models/commandr.py).
-WIDER_WINDOWS = frozenset({"cohere2"})
 
 
 # --- block size ------------------------------------------------------------------------------------------------------------------
@@ -39,7 +37,7 @@ def block_sizes(start: Start, choices: Sequence[Choice | None], recurrent_page: 
     pairs = [(choice.backend, choice.ask) for choice in attention]
     backends.check_layouts(pairs)
     # A layer's index keys register before its latents.
-    first = next((choice for choice in attention if choice.backend is backends.INDEXER), attention[0])
+    first = next((choice for choice in attention if choice.backend.leads), attention[0])
     # A single backend is asked with the whole model's head size.
     model_ask = first.ask._replace(head_size=max(first.ask.head_size, model_head(start))) if first.ask.head_size else first.ask
     whole = [(choice.backend, model_ask if choice.backend is first.backend else choice.ask) for choice in attention]
@@ -51,10 +49,10 @@ def block_sizes(start: Start, choices: Sequence[Choice | None], recurrent_page: 
             found,
             kernel=kernel,
             kernels=kernels,
-            token_bytes=_hybrid_token_bytes(start, first),
+            token_bytes=_hybrid_token_bytes(start),
             recurrent_page=recurrent_page,
             mla=any(is_mla(kind.state, start.family) for kind in start.kinds),
-            checkpoint=_checkpoint_step(start),
+            checkpoint=_checkpoint_step(start) or 1,
         )
     if skip_layers(start):
         heads = _model_heads(start)
@@ -67,6 +65,8 @@ def block_sizes(start: Start, choices: Sequence[Choice | None], recurrent_page: 
     for backend, ask in whole:
         if not backend.reads(found.size, ask):
             raise EngineRejectsError(f"vLLM refuses: attention backend {backend.name} cannot read blocks of {found.size}")
+    if own.rule_of(start).one_table:
+        backends.check_shared_kernel(whole, found.size)
     return found
 
 
@@ -77,10 +77,10 @@ def _model_heads(start: Start) -> Heads:
     return heads._replace(value=heads.key) if heads.value else heads
 
 
-def _hybrid_token_bytes(start: Start, first: Choice) -> int:
+def _hybrid_token_bytes(start: Start) -> int:
     heads = _model_heads(start)
     if heads.value == 0:
-        return get_format(dtypes.format_of("fp8" if first.dtype in PACKED_ROWS else first.dtype, start.own)).row_bytes(heads.key)
+        return get_format(dtypes.format_of("fp8" if start.cache in PACKED_ROWS else start.cache, start.own)).row_bytes(heads.key)
     return token_bytes(heads, start.cache, start.own)
 
 
@@ -91,14 +91,14 @@ def _mixed_token_bytes(start: Start, heads: Heads, backend: backends.Backend) ->
     return token_bytes(heads, "fp8", start.own)
 
 
-def _checkpoint_step(start: Start) -> int:
-    """Alignment of prefill checkpoints that blocks have to keep: only if every recurrent layer has one."""
+def _checkpoint_step(start: Start) -> int | None:
+    """Alignment of the prefill checkpoints that blocks have to keep; None unless every recurrent layer declares one."""
     if not start.align:
-        return 1
+        return None
     mixers = [kind.state for kind in start.kinds if kind.state.is_recurrent]
-    found = [recurrent.checkpoint_alignment(state, start.family, start.card.capability) for state in mixers]
-    aligned = [value for value in found if value == recurrent.GDN_CHECKPOINT_ALIGNMENT]
-    return aligned[0] if len(aligned) == len(found) else 1
+    declared = [recurrent.checkpoint_alignment(state, start.prefill) for state in mixers]
+    known = [value for value in declared if value is not None]
+    return math.lcm(*known) if len(known) == len(declared) else None
 
 
 # --- specs -----------------------------------------------------------------------------------------------------------------------
@@ -114,23 +114,26 @@ def build_pool(start: Start) -> Pool:
     """The pool of blocks of this start."""
     if start.family == compressed.FAMILY:
         return _compressed_pool(start)
-    choices = choose_backends(start)
+    rule = own.rule_of(start)
+    choices = [rule.choose(kind, start) for kind in start.kinds]
     tensors = recurrent_tensors(start)
     page = max((sum(tensor.bytes for tensor in item) for item in tensors), default=0)
+    page = max(page, rule.least_page(start))
     step = _checkpoint_step(start)
     sizes = _stage_sizes(start, choices, page)
     specs = {
         found: [
-            _recurrent_spec(kind.state, item, found, start, step) if choice is None else _attention_spec(kind.state, choice, found, start)
+            rule.specs(Layer(kind, choice, item, found, start, step))
             for kind, choice, item in zip(start.kinds, choices, tensors, strict=True)
         ]
         for found in dict.fromkeys(sizes)
     }
     layers = tuple(
-        CacheLayer(place.layer, place.stage, start.kinds[place.kind].state, specs[sizes[place.stage]][place.kind], tensors[place.kind])
+        CacheLayer(place.layer, place.stage, start.kinds[place.kind].state, spec, tensors[place.kind])
         for place in start.places
+        for spec in specs[sizes[place.stage]][place.kind]
     )
-    return _pool(start, layers, sizes[-1].size, block_outermost=False)
+    return _pool(start, layers, sizes[-1].size, block_outermost=rule.block_outermost(start))
 
 
 def _stage_sizes(start: Start, choices: Sequence[Choice | None], page: int) -> list[blocksize.Blocks]:
@@ -139,6 +142,9 @@ def _stage_sizes(start: Start, choices: Sequence[Choice | None], page: int) -> l
     if stages == 1:
         return [block_sizes(start, choices, page)]
     held = [list(dict.fromkeys(place.kind for place in start.places if place.stage == stage)) for stage in range(stages)]
+    wanted = {backends.layouts((choice.backend, choice.ask) for kind in kinds if (choice := choices[kind]) is not None) for kinds in held}
+    if len(wanted) > 1:
+        raise EngineRejectsError("vLLM refuses: its pipeline stages insist on different memory layouts", "use tensor parallelism")
     known: dict[tuple[int, ...], blocksize.Blocks] = {}
     for kinds in held:
         if tuple(kinds) not in known:
@@ -157,61 +163,6 @@ def _compressed_pool(start: Start) -> Pool:
         for spec in specs[place.kind]
     )
     return _pool(start, layers, size, block_outermost=True)
-
-
-def _recurrent_spec(state: State, tensors: tuple[recurrent.Tensor, ...], sizes: blocksize.Blocks, start: Start, step: int) -> Spec:
-    alignment = recurrent.checkpoint_alignment(state, start.family, start.card.capability)
-    exports = alignment is not None and (alignment == 1 or step > 1)
-    return Spec(
-        RECURRENT,
-        block=sizes.size if start.align else 0,
-        row=sum(tensor.bytes for tensor in tensors),
-        shape=tuple(part for tensor in tensors for part in (tensor.rows, tensor.elements)),
-        format=tensors[-1].format,
-        limit=start.spec_tokens,
-        padded=sizes.recurrent_page,
-        checkpoint=(1, 1 if alignment == 1 else sizes.size) if exports else (0, 0),
-    )
-
-
-_KINDS = {"full": FULL, "sliding": SLIDING, "chunked": CHUNKED, "cross": CROSS, "latent": MLA}
-
-
-def _attention_spec(state: Any, choice: Choice, sizes: blocksize.Blocks, start: Start) -> Spec:
-    if state.kind == "index":
-        return _index_spec(state, sizes)
-    kind = _KINDS.get(state.kind)
-    if kind is None:
-        raise UnsupportedArchitectureError(f"kvcalc has no rule for states of kind {state.kind} of {start.family} under vLLM")
-    heads = heads_of(state, start)
-    if state.kind == "latent" and not is_mla(state, start.family):
-        kind = FULL
-    row = token_bytes(heads, choice.dtype, start.own)
-    block, limit, padded = sizes.size, 0, 0
-    if kind == SLIDING:
-        limit = state.window + (1 if start.family in WIDER_WINDOWS else 0)
-        padded = sizes.window_page
-        block = choice.backend.largest_within(padded // row if padded else block, choice.ask)
-    elif kind == CHUNKED:
-        limit = state.chunk
-    elif kind == MLA and state.window:
-        kind, limit = SLIDING_MLA, state.window
-    return Spec(
-        kind,
-        block,
-        row,
-        (heads.kv, heads.key, heads.value),
-        dtypes.format_of(choice.dtype, start.own),
-        limit=limit,
-        padded=padded,
-        stride=row if choice.ask.sparse else 1,
-    )
-
-
-def _index_spec(state: Any, sizes: blocksize.Blocks) -> Spec:
-    (buffer,) = state.buffers()
-    row = get_format(buffer.dtype).row_bytes(buffer.width, buffer.vectors)
-    return Spec(MLA, sizes.size, row, (buffer.vectors, buffer.width, 0), buffer.dtype, role="index")
 
 
 def _pool(start: Start, layers: tuple[CacheLayer, ...], size: int, *, block_outermost: bool) -> Pool:

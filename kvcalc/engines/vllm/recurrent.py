@@ -20,6 +20,7 @@ from kvcalc.formats import ALIASES, get_format
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kvcalc.architecture import Architecture
     from kvcalc.states import State
 
 #: Token alignment of the checkpoints that FlashInfer's prefill of gated DeltaNet hands out.
@@ -33,9 +34,16 @@ _CONFIG_DTYPES: dict[str, tuple[str, str]] = {
     "nemotron_h_puzzle": ("mamba_ssm_cache_dtype", "float32"),
     "qwen3_5_text": ("mamba_ssm_dtype", "auto"),
     "qwen3_5_moe_text": ("mamba_ssm_dtype", "auto"),
+    "qwen4_exp_text": ("mamba_ssm_dtype", "auto"),
 }
+#: What FlashKDA's kernel takes: generations of cards, and heads.
+FLASH_KDA_MAJORS, FLASH_KDA_HEAD = (9, 10, 12), 128
 #: Families whose gated DeltaNet never runs FlashInfer's prefill.
 _NO_CHECKPOINT = ("olmo_hybrid",)
+
+
+#: Families and wrappers whose KDA has a full-rank bounded gate, which FlashKDA's kernel asks for (models/kimi_k3, models/glm5next).
+_FLASH_KDA = frozenset({"glm5_next_text", "kimi_k3", "KimiK3ForConditionalGeneration"})
 
 
 class Tensor(NamedTuple):
@@ -79,11 +87,41 @@ def read_types(family: str, traits: Mapping[str, Any], args: Mapping[str, Any], 
     return Types(conv, ALIASES.get(word, word), matrix_is_auto=False)
 
 
-def checkpoint_alignment(state: State, family: str, capability: int) -> int | None:
-    """The alignment of the prefill checkpoints that this layer hands out; None where it hands out none (align mode only)."""
-    if state.kind == "gated_deltanet" and capability == GDN_CHECKPOINT_CAPABILITY and family not in _NO_CHECKPOINT:
+def has_flash_kda(architecture: Architecture) -> bool:
+    """The model's KDA layers can run FlashKDA."""
+    names = (architecture.family, architecture.class_name, architecture.traits.get("outer_model_type"))
+    return not _FLASH_KDA.isdisjoint(names)
+
+
+class Prefill(NamedTuple):
+    """What decides the kernels of a prefill: the family, compute capability x 10, the model's type, whether its KDA gate is FlashKDA's."""
+
+    family: str
+    capability: int
+    own: str
+    flash_kda: bool = False
+
+
+def checkpoint_alignment(state: State, prefill: Prefill) -> int | None:
+    """The token alignment that this layer declares for states from inside a prefill; None where it declares none (align mode only)."""
+    if state.kind == "gated_deltanet" and prefill.capability == GDN_CHECKPOINT_CAPABILITY and prefill.family not in _NO_CHECKPOINT:
         return GDN_CHECKPOINT_ALIGNMENT
-    return 1 if state.kind == "mamba2" else None
+    return 1 if state.kind in ("mamba2", "fixed") else None
+
+
+def keeps_checkpoint(state: State, prefill: Prefill, step: int | None) -> bool:
+    """A request holds one state more. `step`: what all recurrent layers agree on, None where one of them declares nothing.
+
+    FlashKDA hands states out without declaring an alignment; gated DeltaNet only where every other recurrent layer does as well.
+    """
+    if state.kind == "kda":
+        return _is_flash_kda(state, prefill)
+    return state.kind == "mamba2" or (step is not None and checkpoint_alignment(state, prefill) is not None)
+
+
+def _is_flash_kda(state: Any, prefill: Prefill) -> bool:
+    kernel = (prefill.capability // 10 in FLASH_KDA_MAJORS, state.head_dim == FLASH_KDA_HEAD, prefill.own == "bf16")
+    return prefill.flash_kda and all(kernel)
 
 
 def _divide(count: int, ranks: int, what: str) -> int:
@@ -137,6 +175,22 @@ def _short_conv(state: Any, types: Types, ranks: int, spec: int) -> tuple[Tensor
     return (_conv(state, types, ranks, spec),)
 
 
+#: Rows of the convolution over n-gram embeddings by its class's defaults: a kernel of 4, dilated by n-grams of 3.
+NGRAM_ROWS = (4 - 1) * 3
+
+
+def _ngram_conv(state: Any, types: Types, _ranks: int, spec: int) -> tuple[Tensor, ...]:
+    """Whole on every rank. Raises UnsupportedArchitectureError for other states of fixed size, and for rows that do not add up."""
+    if state.name != "ngram_conv":
+        raise UnsupportedArchitectureError(f"vLLM 0.33 has no layers of kind {state.kind}")
+    if state.elements % NGRAM_ROWS:
+        raise UnsupportedArchitectureError(
+            f"kvcalc knows n-gram convolutions of {NGRAM_ROWS} rows under vLLM, and {state.elements:,} elements are none"
+        )
+    width = state.elements // NGRAM_ROWS
+    return (Tensor("conv", NGRAM_ROWS + spec, width, width, types.conv),)
+
+
 _TENSORS: dict[str, Callable[[Any, Types, int, int], tuple[Tensor, ...]]] = {
     "mamba1": _mamba1,
     "mamba2": _mamba2,
@@ -144,6 +198,7 @@ _TENSORS: dict[str, Callable[[Any, Types, int, int], tuple[Tensor, ...]]] = {
     "kda": _kda,
     "lightning": _lightning,
     "short_conv": _short_conv,
+    "fixed": _ngram_conv,
 }
 
 

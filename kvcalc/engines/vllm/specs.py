@@ -49,6 +49,7 @@ class Spec(NamedTuple):
     checkpoint states more that prefix caching takes, and the alignment of recurrent checkpoints
     role       tells index keys from latents
     sharded    decode context parallelism spreads the tokens
+    copied     a recurrent state that every tensor parallel rank holds whole
     """
 
     kind: str
@@ -64,6 +65,7 @@ class Spec(NamedTuple):
     checkpoint: tuple[int, int] = (0, 0)
     role: str = ""
     sharded: bool = True
+    copied: bool = False
 
     @property
     def natural(self) -> int:

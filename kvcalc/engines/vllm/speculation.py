@@ -39,11 +39,13 @@ MTP_FAMILIES: dict[str, int] = {
             "glm4_moe_lite",
             "glm_moe_dsa",
             "glm_ocr_text",
+            "glm5_next_text",
             "hy_v3",
             "hy_v4",
             "mimo",
             "nemotron_h",
             "pangu_ultra_moe",
+            "qwen4_exp_text",
         ),
         0,
     ),
@@ -51,6 +53,9 @@ MTP_FAMILIES: dict[str, int] = {
         (
             "exaone_moe",
             "longcat_flash",
+            "minimax_m3",
+            "minimax_m3_text",
+            "minimax_m3_vl_text",
             "mimo_v2",
             "mimo_v2_flash",
             "qwen3_5_moe_text",
@@ -67,6 +72,11 @@ _FIRST_ONLY = ("mimo_v2", "mimo_v2_flash")
 _FULL_KINDS = ("full", "latent")
 #: Families whose draft layers are as the model's layers of the same numbers (models/exaone_moe.py).
 _AS_FIRST_LAYERS = ("exaone_moe",)
+#: Families whose draft layers are as the model's sparse layers, and what a config calls their number (models/*/mtp.py).
+_AS_SPARSE_LAYERS: dict[str, tuple[str, ...]] = {
+    "glm5_next_text": ("num_nextn_predict_layers",),
+    "qwen4_exp_text": ("mtp_num_hidden_layers", "num_nextn_predict_layers"),
+}
 #: Families whose draft layer sees a window, as their window layers do (models/mimo_v2_mtp.py).
 _WINDOW_DRAFTS = ("mimo_v2", "mimo_v2_flash")
 
@@ -91,6 +101,8 @@ def _mtp_layers(architecture: Architecture) -> list[tuple[State, ...]]:
     if family in _AS_FIRST_LAYERS:
         layout = architecture.layers
         return [layout.states[name] for name in layout.order[: draft.count if draft else silent]]
+    if draft is None and family in _AS_SPARSE_LAYERS:
+        return _sparse_layers(architecture)
     if draft is not None:
         layers = [draft.states[name] for name in draft.order]
         return layers[:1] if family in _FIRST_ONLY else layers
@@ -99,6 +111,19 @@ def _mtp_layers(architecture: Architecture) -> list[tuple[State, ...]]:
             f"vLLM refuses speculative_method mtp: the config of {architecture.id} declares no draft layers", "leave it out"
         )
     return [_model_attention(architecture, "mtp")] * silent
+
+
+def _sparse_layers(architecture: Architecture) -> list[tuple[State, ...]]:
+    """As many of the model's indexed layers as its config declares draft layers. Raises EngineRejectsError."""
+    names = _AS_SPARSE_LAYERS[architecture.family]
+    declared = next((value for name in names if isinstance(value := architecture.traits.get(name), int) and value > 0), 0)
+    states = architecture.layers.states.values()
+    layer = next((item for item in states if any(state.kind == "index" for state in item)), None)
+    if not declared or layer is None:
+        raise EngineRejectsError(
+            f"vLLM refuses speculative_method mtp: the config of {architecture.id} declares no draft layers", "leave it out"
+        )
+    return [tuple(state for state in layer if state.kind != "fixed")] * declared
 
 
 def _model_attention(architecture: Architecture, method: str) -> tuple[State, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvcalc.engines.vllm import compressed, dtypes, settings, speculation
+from kvcalc.engines.vllm import compressed, dtypes, recurrent, settings, speculation
 from kvcalc.engines.vllm.attention import is_attention, is_kept, is_mla, kept_states
 from kvcalc.engines.vllm.backends import get_backend
 from kvcalc.engines.vllm.support import check_pipeline, check_support
@@ -22,17 +22,24 @@ if TYPE_CHECKING:
 
 #: Families without attention, by their class; a hybrid whose config leaves no attention layer is none of them.
 ATTENTION_FREE = frozenset({"falcon_mamba", "mamba", "mamba2"})
+#: The family whose layers read other layers' rows.
+_SHARING_FAMILY = "deepseek_v41_text"
 #: Layers at each end of a model without recurrent layers that TurboQuant leaves in the model's type.
 TURBOQUANT_ENDS = 2
 #: The word for all window layers among `kv_cache_dtype_skip_layers`.
 _SLIDING_LAYERS = "sliding_window"
 
 
+#: Backends that only one family has (compressed.py, own/deepseek_v41.py).
+OWN_BACKENDS = compressed.BACKENDS | {"FLASHMLA_SPARSE_DSV41", "FLASHINFER_MLA_SPARSE_DSV41", "FLASHMLA_MEGA_ATTN_DSV41"}
+
+
 class Kind(NamedTuple):
-    """A state that needs a cache, and the cache type asked for it; alike layers share one."""
+    """A state that needs a cache, the cache type asked for it, and whether index keys stand beside it; alike layers share one."""
 
     state: State
     dtype: str
+    indexed: bool = False
 
 
 class Place(NamedTuple):
@@ -75,6 +82,11 @@ class Start:
     def align(self) -> bool:
         """Prefix caching keeps states of recurrent layers."""
         return self.prefix_caching and any(kind.state.is_recurrent for kind in self.kinds)
+
+    @property
+    def prefill(self) -> recurrent.Prefill:
+        """What decides the kernels of a prefill."""
+        return recurrent.Prefill(self.family, self.card.capability, self.own, recurrent.has_flash_kda(self.architecture))
 
     @property
     def is_hybrid(self) -> bool:
@@ -131,7 +143,7 @@ def read_start(architecture: Architecture, workload: Workload, args: dict[str, A
 def _check_names(architecture: Architecture, args: Mapping[str, Any]) -> None:
     """Raise UsageError for a backend or a layer that does not exist, also where the model would never look it up."""
     backend, last = args["attention_backend"], architecture.layers.count + (architecture.draft.count if architecture.draft else 0) - 1
-    if backend is not None and backend.strip().upper() not in compressed.BACKENDS:
+    if backend is not None and backend.strip().upper() not in OWN_BACKENDS:
         get_backend(backend)
     for item in args["kv_cache_dtype_skip_layers"]:
         text = str(item)
@@ -146,6 +158,8 @@ def _check_parallel(architecture: Architecture, workload: Workload) -> None:
     tp, dcp = workload.tensor_parallel, workload.decode_context_parallel
     if tp % dcp:
         raise EngineRejectsError(f"vLLM refuses: decode context parallel size {dcp} does not divide tensor parallel size {tp}")
+    if architecture.family == _SHARING_FAMILY and workload.pipeline_parallel > 1:
+        _check_sharing(architecture, workload.pipeline_parallel)
     for state in kept_states(architecture):
         query = getattr(state, "query_heads", None)
         if query and query % tp:
@@ -154,6 +168,19 @@ def _check_parallel(architecture: Architecture, workload: Workload) -> None:
             )
         if dcp > 1:
             _check_context_parallel(state, tp, dcp)
+
+
+def _check_sharing(architecture: Architecture, stages: int) -> None:
+    """Readers of DeepSeek-V4.1's compressed rows find their source on their own stage."""
+    stage, layout = stage_of(architecture.layers.count, stages), architecture.layers
+    for layer, name in enumerate(layout.order):
+        for state in layout.states[name]:
+            source = getattr(state, "shares_with", None)
+            if isinstance(source, int) and stage[source] != stage[layer]:
+                raise EngineRejectsError(
+                    f"vLLM refuses pipeline parallel size {stages}: layer {layer} reads the rows of layer {source}, on another stage",
+                    "use tensor parallelism",
+                )
 
 
 def _check_context_parallel(state: Any, tp: int, dcp: int) -> None:
@@ -190,19 +217,20 @@ def _places(start: Start, drafts: Sequence[tuple[State, ...]]) -> tuple[tuple[Ki
     stage = stage_of(layout.count, stages)
     skipped = skip_layers(start)
     kinds: list[Kind] = []
-    numbers: dict[tuple[int, bool], int] = {}
+    numbers: dict[tuple[int, bool, bool], int] = {}
     places: list[Place] = []
 
     def place(layer: int, on: int, states: tuple[State, ...], *, draft: bool) -> None:
+        indexed = any(state.kind == "index" for state in states)
         for state in states:
             if not is_kept(state, start.family):
                 continue
             plain = bool(skipped) and (str(layer) in skipped or (state.kind == "sliding" and _SLIDING_LAYERS in skipped))
-            key = (id(state), plain)
+            key = (id(state), plain, indexed)
             number = numbers.get(key)
             if number is None:
                 number = numbers[key] = len(kinds)
-                kinds.append(Kind(state, dtypes.AUTO if plain else start.cache))
+                kinds.append(Kind(state, dtypes.AUTO if plain else start.cache, indexed))
             places.append(Place(layer, on, number, draft))
 
     for layer, name in enumerate(layout.order):

@@ -103,15 +103,8 @@ PLUGIN_FAMILIES = frozenset({"bart", "mbart", "florence2"})
 
 #: Families and classes whose vLLM model keeps caches of its own kind, for which kvcalc has no rule (vllm/models/*).
 OWN_CACHES: dict[str, str] = {
-    "DeepseekV41ForCausalLM": "rings of open groups beside 4-bit index keys",
-    "KimiK3ForConditionalGeneration": "states with prefill checkpoints of their own kernels",
-    "MiniMaxM3SparseForCausalLM": "an index cache with blocks of its own",
-    "MiniMaxM3SparseForConditionalGeneration": "an index cache with blocks of its own",
-    "deepseek_v41_text": "rings of open groups beside 4-bit index keys",
     "dots3_note_text": "latent rows padded to those of its window layers",
-    "glm5_next_text": "pooled index keys beside a ring of the open pool",
     "inkling_text": "convolution states in pages of a window",
-    "qwen4_exp_text": "pooled keys beside a ring of the open group",
     "step5": "summaries beside a ring of the open group",
 }
 
@@ -122,6 +115,7 @@ RECURRENT_FAMILIES = frozenset(
         "bailing_hybrid",
         "falcon_h1",
         "falcon_mamba",
+        "glm5_next_text",
         "granitemoehybrid",
         "jamba",
         "kimi_linear",
@@ -135,6 +129,7 @@ RECURRENT_FAMILIES = frozenset(
         "qwen3_5_moe_text",
         "qwen3_5_text",
         "qwen3_next",
+        "qwen4_exp_text",
         "zamba2",
     ]
 )
@@ -174,8 +169,9 @@ NO_PIPELINE_FAMILIES = frozenset({"alice_ai", "dory", "gemma3n_text", "hrm_text"
 
 
 def check_pipeline(architecture: Architecture, stages: int) -> None:
-    """Raises EngineRejectsError for several pipeline stages of a model that vLLM does not cut."""
-    if stages > 1 and (architecture.class_name in NO_PIPELINE or architecture.family in NO_PIPELINE_FAMILIES):
+    """Raises EngineRejectsError for several pipeline stages of a model that vLLM does not cut: n-gram embeddings read the first's token ids."""
+    embeds = any(getattr(state, "name", "") == "ngram_conv" for state in architecture.states)
+    if stages > 1 and (embeds or architecture.class_name in NO_PIPELINE or architecture.family in NO_PIPELINE_FAMILIES):
         shown = clean(architecture.class_name or architecture.family, 60)
         raise EngineRejectsError(f"vLLM refuses pipeline parallelism for {shown}", "use tensor parallelism")
 

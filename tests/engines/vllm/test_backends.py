@@ -13,7 +13,9 @@ from kvcalc.engines.vllm.backends import (
     INDEXER,
     TRITON,
     Ask,
+    Backend,
     check_layouts,
+    check_shared_kernel,
     preferred_block,
     select_backend,
     uneven_backend,
@@ -56,7 +58,7 @@ def ask(head_size: int = 128, cache_dtype: str = "auto", capability: int = 90, *
         (ask(576, mla=True, capability=100, nope_dim=96), "CUTLASS_MLA"),
         (ask(576, mla=True, sparse=True), "FLASH_ATTN_MLA_SPARSE"),
         (ask(576, "fp8", mla=True, sparse=True), "FLASHMLA_SPARSE"),
-        (ask(576, mla=True, sparse=True, dcp=True), "FLASHMLA_SPARSE"),
+        (ask(576, "fp8_ds_mla", mla=True, sparse=True, dcp=True), "FLASHMLA_SPARSE"),
         (ask(576, "fp8", mla=True, sparse=True, capability=100, nope_dim=128, rope_dim=64), "FLASHINFER_MLA_SPARSE"),
         (
             ask(576, mla=True, sparse=True, capability=100, nope_dim=128, rope_dim=64, query_heads=16, index_topk=2048),
@@ -177,3 +179,23 @@ def test_layers_with_sinks(family: str, traits: dict[str, object], sinks: list[b
     found = model(["window", "full"], 24, {"window": GPT_OSS[0], "full": GPT_OSS[1]}, family, traits=traits)
     start = read_start(found, work(), ENGINE.read_args({}))
     assert [ask_of(kind, start).sink for kind in start.kinds] == sinks
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        (ask(576, "fp8", 80, mla=True), "Triton before compute capability 8.9"),
+        (ask(576, mla=True, sparse=True, dcp=True), "sparse FlashMLA without an fp8 cache"),
+    ],
+)
+def test_a_backend_that_is_chosen_and_then_fails(question: Ask, text: str) -> None:
+    with pytest.raises(EngineRejectsError, match=text):
+        select_backend(question)
+
+
+def test_layers_behind_one_table_share_a_kernel_block() -> None:
+    own = Backend("OWN", ("auto",), sizes=(128,))
+    check_shared_kernel([(FLASH_ATTN, ask()), (own, ask())], 128)
+    check_shared_kernel([(FLASHINFER, ask(capability=100)), (own, ask(capability=100))], 256)
+    with pytest.raises(EngineRejectsError, match="FLASHINFER and OWN share no kernel block within blocks of 128"):
+        check_shared_kernel([(FLASHINFER, ask()), (own, ask())], 128)

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from kvcalc.engines.vllm.recurrent import checkpoint_alignment, read_types, tensors
+from kvcalc.engines.vllm.recurrent import Prefill, checkpoint_alignment, keeps_checkpoint, read_types, tensors
 from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.states import Fixed, GatedDeltaNet, Kda, Lightning, Mamba1, Mamba2, ShortConv, State
 
 NET = GatedDeltaNet(key_heads=16, value_heads=32, key_head_dim=128, value_head_dim=128, conv_kernel=4)
 MAMBA2 = Mamba2(heads=128, head_dim=64, state_dim=128, groups=8, conv_kernel=4)
+KDA = Kda(heads=32, head_dim=128, conv_kernel=4)
 ONE_GROUP = Mamba2(heads=128, head_dim=64, state_dim=128, groups=1, conv_kernel=4)
 AUTO = {"mamba_cache_dtype": "auto", "mamba_ssm_cache_dtype": "auto"}
 
@@ -86,11 +87,37 @@ def test_kda_knows_two_types() -> None:
 
 
 def test_checkpoints() -> None:
-    assert checkpoint_alignment(NET, "qwen3_next", 90) == 64
-    assert checkpoint_alignment(NET, "qwen3_next", 100) is None
-    assert checkpoint_alignment(NET, "olmo_hybrid", 90) is None
-    assert checkpoint_alignment(MAMBA2, "nemotron_h", 80) == 1
-    assert checkpoint_alignment(ShortConv(channels=8, conv_kernel=3), "lfm2", 90) is None
+    assert checkpoint_alignment(NET, Prefill("qwen3_next", 90, "bf16")) == 64
+    assert checkpoint_alignment(NET, Prefill("qwen3_next", 100, "bf16")) is None
+    assert checkpoint_alignment(NET, Prefill("olmo_hybrid", 90, "bf16")) is None
+    assert checkpoint_alignment(MAMBA2, Prefill("nemotron_h", 80, "bf16")) == 1
+    assert checkpoint_alignment(ShortConv(channels=8, conv_kernel=3), Prefill("lfm2", 90, "bf16")) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "prefill", "step", "keeps"),
+    [
+        (NET, Prefill("qwen3_next", 90, "bf16"), 64, True),
+        (NET, Prefill("qwen3_next", 90, "bf16"), None, False),
+        (MAMBA2, Prefill("nemotron_h", 80, "bf16"), None, True),
+        (KDA, Prefill("kimi_linear", 90, "bf16", flash_kda=True), None, True),
+        (KDA, Prefill("kimi_linear", 90, "bf16"), None, False),
+        (KDA, Prefill("kimi_linear", 80, "bf16", flash_kda=True), None, False),
+        (KDA, Prefill("kimi_linear", 90, "fp16", flash_kda=True), None, False),
+        (Kda(heads=32, head_dim=64, conv_kernel=4), Prefill("kimi_linear", 90, "bf16", flash_kda=True), None, False),
+    ],
+)
+def test_which_layers_keep_a_state_more(state: State, prefill: Prefill, step: int | None, *, keeps: bool) -> None:
+    assert keeps_checkpoint(state, prefill, step) is keeps
+
+
+def test_the_convolution_over_n_gram_embeddings_is_whole_on_every_rank() -> None:
+    """Nine rows of 10,240 in bf16, and as many more as there are draft tokens."""
+    memory = Fixed(name="ngram_conv", elements=9 * 10_240)
+    assert size(memory, ranks=8) == 9 * 10_240 * 2
+    assert size(memory, ranks=8, spec=2) == 11 * 10_240 * 2
+    with pytest.raises(UnsupportedArchitectureError, match="n-gram convolutions of 9 rows"):
+        size(Fixed(name="ngram_conv", elements=10))
 
 
 def test_states_that_vllm_does_not_have() -> None:

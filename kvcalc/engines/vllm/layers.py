@@ -1,0 +1,111 @@
+"""The specs of one kind of layer: what vLLM 0.33 keeps for it, once its kernel and the block size are known.
+
+Families with caches of their own (own/) start from these.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvcalc.engines.vllm import dtypes, recurrent
+from kvcalc.engines.vllm.attention import heads_of, is_mla, token_bytes
+from kvcalc.engines.vllm.backends import rows_apart
+from kvcalc.engines.vllm.specs import CHUNKED, CROSS, FULL, MLA, RECURRENT, SLIDING, SLIDING_MLA, Spec
+from kvcalc.errors import UnsupportedArchitectureError
+from kvcalc.formats import get_format
+
+if TYPE_CHECKING:
+    from kvcalc.engines.vllm.attention import Choice
+    from kvcalc.engines.vllm.blocksize import Blocks
+    from kvcalc.engines.vllm.start import Kind, Start
+    from kvcalc.states import State
+
+#: Cohere 2 sees its window and the token itself (models/commandr.py).
+WIDER_WINDOWS = frozenset({"cohere2"})
+_KINDS = {"full": FULL, "sliding": SLIDING, "chunked": CHUNKED, "cross": CROSS, "latent": MLA}
+
+
+class Layer(NamedTuple):
+    """One kind of layer, and what is known of it by then.
+
+    choice   its kernel; None for recurrent layers
+    tensors  those of a recurrent layer
+    sizes    the block size, and what pages are padded to
+    step     the alignment of prefill checkpoints, None where not every recurrent layer hands one out
+    """
+
+    kind: Kind
+    choice: Choice | None
+    tensors: tuple[recurrent.Tensor, ...]
+    sizes: Blocks
+    start: Start
+    step: int | None
+
+
+def specs(layer: Layer) -> tuple[Spec, ...]:
+    """The spec of an ordinary layer."""
+    if layer.choice is None:
+        return (recurrent_spec(layer),)
+    if layer.kind.state.kind == "index":
+        return (index_spec(layer),)
+    return (attention_spec(layer, layer.choice),)
+
+
+def recurrent_spec(layer: Layer) -> Spec:
+    """States of a mixer, padded to the page of attention layers."""
+    start, sizes, tensors = layer.start, layer.sizes, layer.tensors
+    return Spec(
+        RECURRENT,
+        block=sizes.size if start.align else 0,
+        row=sum(tensor.bytes for tensor in tensors),
+        shape=tuple(part for tensor in tensors for part in (tensor.rows, tensor.elements)),
+        format=tensors[-1].format,
+        limit=start.spec_tokens,
+        padded=sizes.recurrent_page,
+        checkpoint=(1, layer.step or 1) if recurrent.keeps_checkpoint(layer.kind.state, start.prefill, layer.step) else (0, 0),
+    )
+
+
+def attention_spec(layer: Layer, choice: Choice) -> Spec:
+    """Keys and values, or latents, of one layer. Raises UnsupportedArchitectureError for a kind of state without a rule."""
+    start, sizes = layer.start, layer.sizes
+    state: Any = layer.kind.state
+    kind = _KINDS.get(state.kind)
+    if kind is None:
+        raise UnsupportedArchitectureError(f"kvcalc has no rule for states of kind {state.kind} of {start.family} under vLLM")
+    heads = heads_of(state, start)
+    if state.kind == "latent" and not is_mla(state, start.family):
+        kind = FULL
+    row = token_bytes(heads, choice.dtype, start.own)
+    block, limit, padded = sizes.size, 0, 0
+    if kind == SLIDING:
+        limit = state.window + (1 if start.family in WIDER_WINDOWS else 0)
+        padded = sizes.window_page
+        block = choice.backend.largest_within(padded // row if padded else block, choice.ask)
+    elif kind == CHUNKED:
+        limit = state.chunk
+    elif kind == MLA and state.window:
+        kind, limit = SLIDING_MLA, state.window
+    return Spec(
+        kind,
+        block,
+        row,
+        (heads.kv, heads.key, heads.value),
+        dtypes.format_of(choice.dtype, start.own),
+        limit=limit,
+        padded=padded,
+        stride=row * rows_apart(choice.backend, choice.ask, block) if choice.ask.sparse else 1,
+    )
+
+
+def index_spec(layer: Layer) -> Spec:
+    """Index keys, one row for as many tokens as the state says."""
+    width, row, stored = index_row(layer.kind.state)
+    state: Any = layer.kind.state
+    return Spec(MLA, layer.sizes.size, row, (1, width, 0), stored, per_state=state.ratio, role="index")
+
+
+def index_row(state: State) -> tuple[int, int, str]:
+    """Elements, bytes and format of one row of index keys."""
+    (buffer,) = state.buffers()
+    return buffer.elements, get_format(buffer.dtype).row_bytes(buffer.width, buffer.vectors), buffer.dtype
