@@ -185,6 +185,32 @@ CONFIGS["qwen3.5-0.8b.json"] = {
     "mamba_ssm_dtype": "float32",
     "mtp_num_hidden_layers": 1,
 }
+CONFIGS["laguna"] = {
+    "model_type": "laguna",
+    "num_hidden_layers": 48,
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "sliding_window": 512,
+    "layer_types": ["full_attention", *["sliding_attention"] * 3] * 12,
+    "max_position_embeddings": 1048576,
+}
+CONFIGS["qwen3.5-92-layers"] = {
+    "model_type": "qwen3_5_moe_text",
+    "num_hidden_layers": 92,
+    "hidden_size": 4096,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "layer_types": [*["linear_attention"] * 3, "full_attention"] * 23,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 128,
+    "linear_value_head_dim": 128,
+    "mamba_ssm_dtype": "bfloat16",
+}
 DEEPSEEK_CODER_V2_LITE = {
     "gguf_metadata": {
         "general.architecture": "deepseek2",
@@ -409,6 +435,14 @@ STARTS = [
         {"tokens": 623_873, "concurrency": 2.38},
         "noonghunna/club-3090 issue 642, vLLM 0.24.0",
     ),
+    Start(
+        "qwen3.5-92-layers",
+        10_240,
+        46.50,
+        {**UNCACHED, "gpu": "gb300-288gb"},
+        {"tokens": 394_633, "concurrency": 38.54, "block": 1056},
+        "vLLM on sixteen GB300, the memory report of a worker, 2026-08",
+    ),
     # releases of 2025 aligned the blocks of a hybrid with latents to 64, and so to 960
     Start(
         "kimi-linear-48b-a3b",
@@ -517,6 +551,34 @@ def test_vllm_printed_whole_blocks(model: str, context: int, tokens: int, block:
     assert block in (None, pool.block_size), source
 
 
+#: Tokens of a block, and by how many percent the recurrent page was padded to it.
+ALIGNED = [
+    ("qwen3.5-27b", RTX3090, 784, 0.13, "Qwen3.5-27B in INT4 on one card, log of 2026-04"),
+    ("qwen3.5-35b-a3b", A100, 1056, 0.76, "Qwen3.5 with experts on ROCm, log of 2026-03"),
+    ("qwen3.5-9b", A100, 528, None, "block sizes of a plugin that keeps blocks resident"),
+    ("qwen3.5-9b", {**FP8, **RTX5090}, 1056, None, "block sizes of a plugin that keeps blocks resident"),
+    ("qwen3.5-0.8b.json", RTX3090, 544, 2.64, "vLLM start-up of Qwen3.5-0.8B, line by line"),
+    ("qwen3.6-35b-a3b", {**FP8, **RTX5090}, 2096, None, "Qwen3.6-35B-A3B in NVFP4 on one card, log of 2026-05"),
+    ("qwen3.8-flash-next.json", {"gpu": "dgx-spark-128gb", **mtp(2)}, 1600, 0.88, "vllm-project/vllm issue 54458"),
+    ("qwen3.8-flash-next.json", {"gpu": "dgx-spark-128gb", **TP2}, 1568, 0.13, "Qwen3.8-Flash-Next on two DGX Spark, attempt without MTP"),
+    ("nemotron-3-nano-30b-a3b", {**FP8, **UNCACHED}, 4176, 0.19, "Nemotron-Cascade-2-30B-A3B on vLLM 0.19.0, log of 2026-04"),
+    ("qwen3.5-92-layers", {**UNCACHED, "gpu": "gb300-288gb"}, 1056, 0.19, "vLLM on sixteen GB300, the memory report of a worker"),
+    ("lfm2-1.2b", UNCACHED, 16, 300.00, "LFM2.5-1.2B on a C500, notes"),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "block", "percent", "source"), ALIGNED, ids=[f"{row[0]}-{row[2]}-{len(row[1])}" for row in ALIGNED]
+)
+def test_vllm_pads_the_recurrent_page(model: str, settings: dict[str, Any], block: int, percent: float | None, source: str) -> None:
+    pool = get_engine("vllm").fitting(architecture(model), workload({"context": 2048, **settings}), 0).pool
+    pages = {(spec.row, spec.padded) for group in pool.groups for spec in group.specs if spec.kind == "recurrent"}
+    row, padded = max(pages)
+    assert pool.block_size == block, source
+    if percent is not None:
+        assert round(100 * (padded - row) / row, 2) == percent, source
+
+
 #: Tokens of a block, cached layers, and groups where they were printed, as a cache server beside vLLM registered them.
 BLOCKS = [
     (
@@ -576,6 +638,14 @@ CACHES: list[tuple[str, dict[str, Any], list[float], float | None, str]] = [
         [384.00, 96.00],
         None,
         "llama.cpp in eight slots, 2026-09",
+    ),
+    ("gemma-4-12b", {"ctx_size": 8192, **FOUR, **cached("q8_0")}, [68.00, 765.00], None, "llama-server, where the memory of a card goes"),
+    (
+        "laguna",
+        {"ctx_size": 1_048_576, **ONE, **cached("q4_0")},
+        [13824.00, 40.50],
+        None,
+        "llama.cpp, Laguna at a million tokens, a test of ggrun",
     ),
     ("gemma-4-e2b", {"ctx_size": 8192, **FOUR, "ubatch_size": 2048}, [48.00, 48.00], None, "llama-server with Vulkan, log of 2026-08"),
     ("gemma-4-e4b", {"ctx_size": 32_768, **ONE}, [512.00, 40.00], None, "llama.cpp, notes on windowed layers"),
@@ -720,6 +790,13 @@ POOLS: list[tuple[str, int, dict[str, Any], dict[str, float], str]] = [
         {"max_mamba_cache_size": 360, **E4M3},
         {"key": 3.49, "conv": 0.99, "recurrent": 50.77},
         "SGLang, Qwen3.8-27B-NVFP4 on a DGX Spark",
+    ),
+    (
+        "qwen3.6-27b",
+        171_008,
+        {"max_mamba_cache_size": 43, "mamba_ssm_dtype": "bfloat16"},
+        {"key": 5.22, "conv": 0.12, "recurrent": 3.09},
+        "SGLang 0.5.17 with an EAGLE draft, boot log of 2026-08",
     ),
     (
         "qwen3.8-flash-next",

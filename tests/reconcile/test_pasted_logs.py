@@ -479,6 +479,18 @@ def test_vllm_what_the_log_says_itself_is_no_suspect() -> None:
     assert read(log, "qwen3.6-27b").rows[1].reason == "the card is no Hopper card (an H100 is assumed)"
 
 
+def test_vllm_the_older_tokens_of_recurrent_layers_without_the_memory() -> None:
+    """LFM2.5-1.2B on a C500, notes of 2026: groups of 6, 5 and 5 layers, 130 blocks a request of 2,048 tokens."""
+    log = (
+        "Initializing a V1 LLM engine with config: enable_prefix_caching=False, x\n"
+        "Setting attention block size to 16 tokens to ensure that attention page size is >= mamba page size.\n"
+        "GPU KV cache size: 217,264 tokens\nMaximum concurrency for 2,048 tokens per request: 313.37x\n"
+    )
+    rows = {row.figure: row for row in read(log, "lfm2-1.2b").rows}
+    assert rows["attention block"].within
+    assert rows["tokens = concurrency x length"].reason == "an older release's meaning of the line: blocks // 3 groups x 16"
+
+
 def test_vllm_blocks_of_a_hybrid_with_latents_were_multiples_of_64() -> None:
     """Kimi-Linear on two RTX 3090, 2025-11 (vllm issue 28228): blocks of 960, where 0.33 has 1,024."""
     workers = "".join(f"(Worker_TP{rank} pid=1) INFO Available KV cache memory: 2.30 GiB\n" for rank in range(2))
