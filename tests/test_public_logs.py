@@ -334,6 +334,7 @@ STARTS = [
         {"tokens": 193_624},
         "vllm-project/vllm issue 41789, vLLM 0.20.2",
     ),
+    Start("gemma-3-1b", 2048, 25.39, {}, {"concurrency": 461.21}, "vLLM, log of 2026-01, the dimensions of Gemma-3-1B"),
     # recurrent layers
     Start(
         "qwen3-next-80b-a3b",
@@ -442,6 +443,14 @@ STARTS = [
         {**UNCACHED, "gpu": "gb300-288gb"},
         {"tokens": 394_633, "concurrency": 38.54, "block": 1056},
         "vLLM on sixteen GB300, the memory report of a worker, 2026-08",
+    ),
+    Start(
+        "qwen3.6-27b",
+        65_536,
+        44.57,
+        {**FP8, **UNCACHED, **mtp(1), "gpu": "rtxpro6000-96gb"},
+        {"concurrency": 18.06},
+        "vLLM, 25 games at once with Qwen3.8-27B in FP8",
     ),
     # releases of 2025 aligned the blocks of a hybrid with latents to 64, and so to 960
     Start(
