@@ -28,7 +28,7 @@ from kvcalc.units import GIB, human, show_bytes, show_tokens
 from kvcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kvcalc.architecture import Architecture
     from kvcalc.reconcile.base import Printed, Recogniser
@@ -170,6 +170,9 @@ class Complaints:
 
     def _truncation(self, found: Recogniser, architecture: Architecture) -> Trouble:
         text = f"a prompt of {self.prompt:,} tokens met a limit of {self.limit:,}"
+        had = _slot(found.seen.settings)
+        if self.limit < had <= self.prompt:
+            text += f", which is kept of a prompt that is longer than the context of {had:,}"
         longest = architecture.max_context
         context = 1 << self.prompt.bit_length()  # the power of two above it, which leaves room for a reply
         if longest is not None:
@@ -189,6 +192,12 @@ def _higher(missing: int, gpu: str | None) -> str:
     if gpu is None:
         return f"higher by {human(missing)} / the card's memory, {step} on 80 GiB, if nothing else uses it"
     return f"higher by {step}: {human(missing)} of {human(card)}, if nothing else uses them"
+
+
+def _slot(settings: Mapping[str, Any]) -> int:
+    """Tokens of a slot in the server that ran; 0 where the log does not say it."""
+    cells = int(settings.get("ctx_size", 0))
+    return cells if settings.get("kv_unified") else cells // max(int(settings.get("parallel", 1)), 1)
 
 
 def _longer(found: Recogniser, architecture: Architecture, context: int, room: int) -> Iterator[Way]:

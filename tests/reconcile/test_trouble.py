@@ -120,6 +120,13 @@ def test_a_prompt_that_ollama_cut(limit: int, prompt: int, context: int) -> None
     assert trouble(CUT.format(limit=limit, prompt=prompt)).ways == found.ways, "one line of the log is enough"
 
 
+def test_half_of_the_context_is_what_ollama_keeps() -> None:
+    log = OLLAMA + CONTEXT.format(slots=1, streams=1, context=4096, unified="false", size=512)
+    found = trouble(log + CUT.format(limit=2050, prompt=8707))
+    assert found.text == "a prompt of 8,707 tokens met a limit of 2,050, which is kept of a prompt that is longer than the context of 4,096"
+    assert trouble(log + CUT.format(limit=4096, prompt=8707)).text == "a prompt of 8,707 tokens met a limit of 4,096"
+
+
 def test_a_request_that_llama_server_refused() -> None:
     line = (
         "srv send_error: task id = 0, error: request (10211 tokens) exceeds the available context size (1024 tokens), try increasing it\n"
