@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from kvcalc.launch.budget import Said
+
 #: Names that are looked for, nearest folder first.
 FILE_NAMES = ("kvcalc.yaml", "kvcalc.yml", ".kvcalc.yaml")
 MOST_BUDGETS = 10_000
@@ -64,7 +66,7 @@ _REQUEST_KEYS = (
 )
 #: Keys that turn a GPU into a budget of bytes.
 _MEMORY_KEYS = ("weights", "weight_dtype", "overhead", "utilization")
-KEYS = ("name", *_REQUEST_KEYS, *_MEMORY_KEYS, "limits", "message")
+KEYS = ("name", "command", *_REQUEST_KEYS, *_MEMORY_KEYS, "limits", "message")
 _TOP = ("defaults", "budgets")
 _PERCENT = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*%", re.ASCII)
 
@@ -77,6 +79,7 @@ class Budget:
     request     what is asked
     limits      bytes, tokens or sequences; max_growth as a Fraction of the baseline
     memory      weights, weight_dtype, overhead and utilization, where given
+    notes       what was read from a launch command; `says`: its own words for a change of a key
     """
 
     name: str
@@ -87,6 +90,13 @@ class Budget:
     limit_lines: dict[str, int] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
     message: str = ""
+    notes: tuple[str, ...] = ()
+    says: Callable[[str, Any], str | None] | None = None
+
+    def change(self, key: str, value: int | str) -> str:
+        """A change of one key, as the file would write it: `context: 20480`, or in the words of its launch command."""
+        own = self.says(key, value) if self.says is not None else None
+        return own or f"{key}: {value}"
 
     def without_growth(self) -> Budget:
         """The same budget without its limit on growth."""
@@ -170,7 +180,9 @@ class _Reader:
                 self.say(place, "is not a mapping")
                 continue
             self.known(entry, place, KEYS)
-            budget = self.budget({**defaults, **entry, "limits": self.merged(defaults.get("limits"), entry.get("limits"), place)}, place)
+            limits = self.merged(defaults.get("limits"), entry.get("limits"), place)
+            launched = self.launched(defaults, entry, place)
+            budget = self.budget({**launched[0], "limits": limits}, place, launched[1]) if launched is not None else None
             if budget is None:
                 continue
             if budget.name in names:
@@ -180,6 +192,31 @@ class _Reader:
             names.setdefault(budget.name, budget.line)
             found.append(budget)
         return tuple(found)
+
+    def launched(self, defaults: dict[str, Any], entry: dict[str, Any], place: Place) -> tuple[dict[str, Any], Said | None] | None:
+        """The entry over the defaults, and what its launch command says in the place of keys; None for a command that cannot be read."""
+        own = entry.get("command") is not None
+        command = entry["command"] if own else defaults.get("command")
+        if command is None:
+            return {**defaults, **entry}, None
+        from kvcalc.launch.budget import SAID, of_command
+
+        try:
+            said = of_command(command)
+        except UsageError as error:
+            at = (*place, "command") if own else ("defaults", "command")
+            self.say(at, f"{error.message}; {error.hint}" if error.hint else error.message)
+            return None
+        for key, value in said.keys.items():
+            if entry.get(key) is not None and key != "model" and value != {}:
+                self.say(place, f"'{key}' is what the command says already; keep one of them", at=(*place, key))
+        kept = {key: value for key, value in defaults.items() if key not in SAID}
+        named = {} if own or defaults.get("model") is None else {"model": defaults["model"]}
+        asked = {**kept, **said.keys, **named, **entry}
+        sized = asked.get("gpu") is None or any(asked.get(key) is not None for key in ("weights", "weight_dtype"))
+        if said.weight_dtype and not sized and (said.requantised or catalogue.has(str(asked.get("model")))):
+            asked["weight_dtype"] = said.weight_dtype
+        return asked, said
 
     def known(self, value: Mapping[str, Any], place: Place, keys: tuple[str, ...]) -> None:
         for key in value:
@@ -194,7 +231,7 @@ class _Reader:
                 return {}
         return {**(defaults or {}), **(own or {})}
 
-    def budget(self, entry: dict[str, Any], place: Place) -> Budget | None:
+    def budget(self, entry: dict[str, Any], place: Place, said: Said | None) -> Budget | None:
         before = len(self.problems)
         name = entry.get("name")
         if not isinstance(name, str) or not name.strip():
@@ -224,6 +261,8 @@ class _Reader:
             limit_lines={key: self.line((*place, "limits", key), ("defaults", "limits", key)) for key in limits},
             memory=memory,
             message=clean(" ".join(message.split()), LONGEST_MESSAGE),
+            notes=said.notes if said else (),
+            says=said.says if said else None,
         )
 
     def line(self, *places: Place) -> int:

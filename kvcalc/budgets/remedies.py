@@ -34,16 +34,16 @@ def remedies(case: Case, plan: Plan, checks: tuple[Check, ...]) -> Iterator[Reme
     started = case.fitting(workload)
     context = last_between(least, plan.context, int(plan.context * part), lambda length: _holds(case, started, context=length))
     if context is not None:
-        yield Remedy({"context": context}, f"context: {context}")
+        yield Remedy({"context": context}, case.budget.change("context", context))
     few = last_between(1, workload.sequences, int(workload.sequences * part), lambda count: _holds(case, sequences=count))
     if few is not None:
-        yield Remedy({"sequences": few}, f"sequences: {few}")
+        yield Remedy({"sequences": few}, case.budget.change("sequences", few))
     name = next((name for name in REMEDY_FORMATS if name != plan.kv_dtype and _holds(case, kv_dtype=name)), None)
     if name is not None:
-        yield Remedy({"kv_dtype": name}, f"kv_dtype: {name}")
+        yield Remedy({"kv_dtype": name}, case.budget.change("kv_dtype", name))
     ranks = next((ranks for ranks in _DEVICES if ranks > workload.tensor_parallel and _holds(case, tensor_parallel=ranks)), None)
     if ranks is not None:
-        yield Remedy({"tensor_parallel": ranks}, f"tensor_parallel: {ranks}")
+        yield Remedy({"tensor_parallel": ranks}, case.budget.change("tensor_parallel", ranks))
 
 
 def _holds(case: Case, started: Fitting | None = None, **change: Any) -> bool:

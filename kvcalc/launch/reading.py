@@ -44,7 +44,7 @@ class Reading:
     notes, warnings, on_card   sentences; the last ones matter only where a card's memory is divided
     options        a key of a request → the command's own option for it
     implied        settings that the program has by itself, not by a flag
-    words          a key of a remedy of `fit` → how the command says it, `{}` for the value
+    words          a key of a remedy of `fit` → how the command says it, `{}` for the value; key and value together come first
     slots          parts that the command's own word for the context counts together
     """
 
@@ -67,7 +67,7 @@ class Reading:
 
     def remedy(self, setting: str, value: int | str) -> str | None:
         """A change that `fit` names, as this command says it; None where it has no word for it."""
-        word = self.words.get(setting)
+        word = self.words.get(f"{setting} {value}", self.words.get(setting))
         if word is None:
             return None
         if setting == "context" and isinstance(value, int):

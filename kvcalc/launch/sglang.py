@@ -264,7 +264,8 @@ _SYNTAX = Syntax(_FLAGS, _spell)
 #: Remedies of `fit` in the words of the command.
 _WORDS = {
     "context": "--context-length {}",
-    "kv_dtype": "--kv-cache-dtype {}_e4m3",
+    "kv_dtype": "--kv-cache-dtype {}",
+    "kv_dtype fp8": "--kv-cache-dtype fp8_e4m3",
     "tensor_parallel": "--tp-size {}",
     "utilization": "--mem-fraction-static {}",
 }
