@@ -57,6 +57,8 @@ QUESTIONS: tuple[tuple[str, ...], ...] = (
     ("fit", "llama-3.1-8b", "-e", "vllm", "--kv-memory", "1GiB", "-c", "128k"),
     ("fit", "mamba-2.8b", "--kv-memory", "1GiB", "-n", "5000"),
     ("fit", "llama-3.1-8b", "-e", "vllm", "--gpu", "h100-80gb:2"),
+    ("fit", "llama-3.1-8b", "-e", "sglang", "--gpu", "v100-32gb"),
+    ("fit", "llama-3.3-70b", "-e", "vllm", "--gpu", "l4-24gb"),
     ("fit", "llama-3.1-8b", "--memory", "80GB", "--weights", "1GiB"),
     ("fit", "gemma-3-27b", "-e", "vllm", "--kv-memory", "19GiB", "--table", "--kv-dtype", "auto,fp8"),
     ("fit", "llama-3.1-8b", "-e", "vllm", "--gpu", "h100-80gb", "--table"),
