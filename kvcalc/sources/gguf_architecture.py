@@ -5,6 +5,7 @@ gguf_expanded_latent    the file stores the expanded heads of its latents
 gguf_value_length       width of a V head where no state says it (checked by llama.cpp, never stored)
 gguf_head_dims          widths of K and V heads of a file that has heads and no attention
 gguf_value_width        the widest V row where it belongs to a block that keeps none
+gguf_keeps_drafts       draft blocks, counted from 0, that the model's own cache keeps too
 gguf_router             the last block is Granite-Switch's router
 gguf_causal             false for models that see the whole batch
 """
@@ -153,8 +154,9 @@ def _traits(meta: Metadata, blocks: Sequence[States]) -> dict[str, Any]:
         idle = [meta.value * meta.kv_heads[i] for i in range(meta.blocks) if blocks[i][0].is_recurrent or isinstance(blocks[i][0], Nothing)]
         if max(idle, default=0) > max(heads):
             traits["gguf_value_width"] = max(idle)
-    if meta.architecture in _MIXED_DRAFTS and not all(meta.feed_forward[meta.trunk :]):
-        traits["gguf_keeps_drafts"] = True
+    bare = [i for i, width in enumerate(meta.feed_forward[meta.trunk :]) if not width]
+    if meta.architecture in _MIXED_DRAFTS and bare:
+        traits["gguf_keeps_drafts"] = bare
     if meta.architecture == "graniteswitch":
         traits["gguf_router"] = True
     if not meta.flag("attention.causal", default=True):

@@ -73,9 +73,8 @@ def index(meta: Metadata, **fields: Any) -> State:
     """The index key of sparse attention."""
     return make(
         Index,
-        index_dim=meta.integer("attention.indexer.key_length", least=1),
+        **({"index_dim": meta.integer("attention.indexer.key_length", least=1)} | fields),
         top_k=meta.optional("attention.indexer.top_k") or None,
-        **fields,
     )
 
 
@@ -102,15 +101,20 @@ def dsa(meta: Metadata) -> list[States]:
 
 
 def dots3(meta: Metadata) -> list[States]:
-    """dots3-note: latents with index keys on full blocks, wider latents with a window on the others."""
+    """dots3-note: latents with index keys on full blocks, wider latents with a window on the others.
+
+    A window block that owns an indexer gets rows as wide as its own latents: llama-kv-cache-dsa.cpp narrows the full blocks only.
+    """
     rule = WINDOWS[meta.architecture]
     window, slides = window_of(meta, rule), window_blocks(meta, rule)
     owners = meta.flags("attention.indexer.types")
     if owners is None:
         raise meta.refuse("attention.indexer.types", "this architecture needs an array with one entry a block")
-    key = index(meta)
+    key, wide = index(meta), index(meta, index_dim=meta.key_swa) if meta.key_swa else None
     blocks = [latent(meta, i, window if slides[i] else 0) for i in range(meta.blocks)]
-    return [(*states, key) if owners[i] and i < meta.trunk else states for i, states in enumerate(blocks)]
+    keys = [wide if slides[i] else key for i in range(meta.blocks)]
+    kept = [keys[i] if owners[i] and i < meta.trunk else None for i in range(meta.blocks)]
+    return [states if own is None else (*states, own) for states, own in zip(blocks, kept, strict=True)]
 
 
 def msa(meta: Metadata) -> list[States]:

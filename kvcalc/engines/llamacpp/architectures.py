@@ -230,6 +230,13 @@ DRAFTS_REPEAT_MODEL = (
     | {"qwen4exp", "minimax-01", "nemotron_h", "mamba", "mamba2"}
     | {"rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"}
 )
+#: Architectures that compute a draft of their own (models/*.cpp, graph_mtp): the graph of any other finds no cache for its layers.
+DRAFT_GRAPHS = frozenset(
+    """
+    bailingmoe3 cohere2moe deepseek2 deepseek32 deepseek4 glm-dsa glm4moe glm5-next hy_v3 mimo2 nemotron_h_moe qwen3next qwen35
+    qwen35moe step35
+    """.split()  # noqa: SIM905  a table of words, not 15 lines of one
+)
 #: Converters that write the draft layers of a config.json; the others drop them.
 WRITES_DRAFTS = frozenset(
     """

@@ -200,6 +200,8 @@ class LlamaCpp(Engine):
             notes.append(f"llama.cpp stores the expanded heads of this {model.name} model's latents, not the latents")
         if request.is_draft:
             notes.append("this is the draft context alone; the model's own context is planned without mtp_context")
+            if model.name not in rules.DRAFT_GRAPHS | rules.DRAFTS_REPEAT_MODEL:
+                warnings.append(f"llama.cpp computes no draft with the layers of a {model.name}: the context is sized, and fails to start")
         if request.args["n_rs_seq"] and not request.rollback:
             notes.append(f"n_rs_seq changes nothing: llama.cpp cannot roll back the state of {model.name}")
         if workload.shared_prefix:

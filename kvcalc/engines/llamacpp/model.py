@@ -152,8 +152,10 @@ class Model:
         if drafting and drafts is not None and self.name not in rules.DRAFTS_REPEAT_MODEL:
             return _numbered(drafts, self.reading.for_drafts(), trunk.count)
         kept = _numbered(trunk, self.reading, 0)
-        if drafts is not None and (self.name in rules.KEEPS_DRAFTS or self.architecture.traits.get("gguf_keeps_drafts")):
-            kept += _numbered(drafts, self.reading, trunk.count)
+        if drafts is not None:
+            told = self.architecture.traits.get("gguf_keeps_drafts")
+            some = range(drafts.count) if self.name in rules.KEEPS_DRAFTS else told if isinstance(told, list | tuple) else ()
+            kept += [layer for i, layer in enumerate(_numbered(drafts, self.reading, trunk.count)) if i in some]
         return kept
 
 

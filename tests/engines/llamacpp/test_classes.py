@@ -53,6 +53,17 @@ def test_types(name: str, block: int, size: int) -> None:
     assert found.total == 32 * 4096 * (1024 // block * size + 1024 * 2)
 
 
+DOTS3 = {
+    "block_count": 2, "context_length": 512, "embedding_length": 128, "attention.head_count": 1, "attention.head_count_kv": 1,
+    "attention.key_length": 576, "attention.value_length": 512, "attention.kv_lora_rank": 512, "attention.key_length_mla": 192,
+    "attention.value_length_mla": 128, "attention.key_length_swa": 1088, "attention.value_length_swa": 1024,
+    "attention.kv_lora_rank_swa": 1024, "attention.key_length_mla_swa": 192, "attention.value_length_mla_swa": 128,
+    "attention.sliding_window": 100, "attention.indexer.key_length": 128, "attention.indexer.top_k": 64,
+}  # fmt: skip
+NEMOTRON = {
+    "context_length": 512, "embedding_length": 256, "attention.head_count": 2, "ssm.conv_kernel": 4, "ssm.inner_size": 512,
+    "ssm.state_size": 128, "ssm.time_step_rank": 4, "ssm.group_count": 2,
+}  # fmt: skip
 DECI = LLAMA3_8B | {"block_count": 4, "attention.head_count_kv": [8, 0, 4, 8]}
 
 
@@ -110,6 +121,37 @@ def test_draft_layers_have_a_context_of_their_own() -> None:
     assert plan("deepseek32", keys, ctx_size=8192, parallel=2, mtp_context=True).total == 576 * 2 * 8192 == 9_437_184
     with pytest.raises(EngineRejectsError, match="no draft layers"):
         plan("deepseek32", DEEPSEEK3 | INDEX, ctx_size=8192, mtp_context=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "fails"), [("llama", True), ("gpt-oss", True), ("deepseek32", False), ("glm4moe", False), ("jamba", False)]
+)
+def test_a_draft_context_of_an_architecture_that_computes_no_draft(name: str, fails: bool) -> None:
+    """Memory is there, then llama_init_from_model fails as it reserves its graph: the trunk's layers have no cache (unordered_map::at)."""
+    state = {"ssm.conv_kernel": 4, "ssm.inner_size": 512, "ssm.state_size": 16}
+    keys = LLAMA3_8B | INDEX | state | {"block_count": 9, "nextn_predict_layers": 1, "attention.sliding_window": 128}
+    found = plan(name, keys, ctx_size=512, mtp_context=True)
+    assert found.total > 0
+    assert any("fails to start" in warning for warning in found.warnings) == fails
+
+
+def test_a_window_block_with_an_indexer_has_rows_as_wide_as_its_latents() -> None:
+    """llama-kv-cache-dsa.cpp narrows n_embd_head_k_full alone. Its own words (0.5.0): 512 cells, 2 layers, K (f16): 1.19 MiB."""
+    keys = DOTS3 | {"attention.indexer.types": [1, 1], "attention.sliding_window_pattern": [0, 1]}
+    rows = [line for line in plan("dots3note", keys, ctx_size=512).lines if line.buffer == "index"]
+    assert [(line.width, line.bytes) for line in rows] == [(128, 128 * 2 * 512), (1088, 1088 * 2 * 512)]
+    assert round(sum(line.bytes for line in rows) / 2**20, 2) == 1.19
+
+
+@pytest.mark.parametrize(("forward", "attention"), [([0, 0, 64], 1), ([0, 0, 64, 0, 64], 2), ([0, 0, 64, 0, 0], 3)])
+def test_bare_draft_blocks_of_nemotron_lie_in_the_models_own_cache(forward: list[int], attention: int) -> None:
+    """filter_attn of nemotron_h asks for blocks that are not recurrent and have no feed-forward, draft blocks included."""
+    drafts = len(forward) - 3
+    keys = NEMOTRON | {"block_count": len(forward), "feed_forward_length": forward, "attention.head_count_kv": [2, 0, *[2] * (1 + drafts)]}
+    found = plan("nemotron_h_moe", keys | ({"nextn_predict_layers": drafts} if drafts else {}), ctx_size=512)
+    assert sum(line.layers for line in found.lines if line.buffer == "key") == attention
+    # measured (0.5.0), with 2 heads of 128: 1,323,008 B with one bare draft block, 1,847,296 B with two
+    assert found.total == 274_432 + attention * 524_288
 
 
 def test_minimax_m3_allocates_a_v_row_beside_its_index_keys() -> None:
