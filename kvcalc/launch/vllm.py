@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.engines.vllm.speculation import METHODS
@@ -37,8 +36,8 @@ from kvcalc.units import LARGEST
 if TYPE_CHECKING:
     from kvcalc.launch.launchers import Found
 
-_SCALES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_HUMAN = re.compile(r"([0-9]{1,19})(\.[0-9]{1,12})?([kKmMgGtT]?)", re.ASCII)
+_SCALES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_HUMAN = re.compile(r"([0-9]{1,19})((?:\.[0-9]{1,12})?)([kKmMgGtT])", re.ASCII)
 _DTYPES = {"half": "fp16", "float16": "fp16", "bfloat16": "bf16", "auto": None}
 #: `--quantization` → the type of the weights; those of the second table are made so at start, the others name what the files hold.
 _QUANTIZED = {
@@ -55,11 +54,17 @@ _REQUANTIZED = {
 
 
 def human(flag: str, text: str) -> int:
-    """A whole number in vLLM's notation (utils/argparse_utils.py): 32k = 32,000, 32K = 32,768, 1.5k = 1,500."""
+    """A whole number in vLLM's notation (utils/argparse_utils.py): 32k = 32,000, 32K = 32,768, 1.5k = 1,500.
+
+    vLLM multiplies a float before a small letter, and cuts what is left behind the point: 1.001k is 1,000 there and here.
+    """
     match = _HUMAN.fullmatch(text.strip())
-    if match is None or (match[2] and match[3] not in "kmgt") or (match[2] and not match[3]):
-        raise UsageError(f"{flag}: its value is not a whole number", "write it like 32768, 32K (1024s) or 32.8k (thousands)")
-    number = int(Fraction(match[1] + (match[2] or "")) * _SCALES[match[3]])
+    if match is None:
+        return whole(flag, text)
+    if match[2] and match[3] in "KMGT":
+        raise UsageError(f"{flag}: its value is not a whole number", "decimals stand before k, m, g and t (thousands) only")
+    scale = _SCALES[match[3]]
+    number = int(float(match[1] + match[2]) * scale) if match[3] in "kmgt" else int(match[1]) * scale
     if not 1 <= number <= LARGEST:
         raise UsageError(f"{flag}: its value is out of range", f"between 1 and {LARGEST:,}")
     return number
@@ -189,6 +194,7 @@ _REFUSED = {
     **values(refused(_DIFFERENT_MODEL, unless=("{}",)), "--hf-overrides --model-class-overrides --hf-config-path --engram-config"),
     **values(refused(_DIFFERENT_MODEL, unless=("auto", "vllm")), "--model-impl"),
     **values(refused("starts a model that generates nothing", unless=("auto", "generate", "none")), "--runner --convert"),
+    **values(refused("stretches the context of another release"), "--rope-scaling --rope-theta"),
     **values(refused("runs a diffusion model"), "--diffusion-config/-dc"),
     **switches(refused("caps the context at the model's window"), "--disable-sliding-window"),
     **switches(refused("starts an encoder without a cache"), "--mm-encoder-only"),
