@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.errors import EXIT_INTERNAL, KvcalcError, UsageError, nearest
 from kvcalc.request import parse_request
+from kvcalc.sources.files import unambiguous
 from kvcalc.units import clean
 
 if TYPE_CHECKING:
@@ -25,12 +26,12 @@ def answer(line: str) -> dict[str, Any]:
         if len(line) > LONGEST_LINE:
             raise UsageError(f"a line of {len(line):,} characters is too long", f"at most {LONGEST_LINE:,}")  # noqa: TRY301
         try:
-            request = json.loads(line)
+            request = json.loads(line.removeprefix("\ufeff"), object_pairs_hook=lambda pairs: unambiguous(pairs, "request"))
         except (ValueError, RecursionError):
             raise UsageError("the line is not JSON", "one JSON object per line") from None
         if not isinstance(request, dict):
             raise UsageError("the line is not a JSON object", 'write it like {"command": "estimate", "model": …}')  # noqa: TRY301
-        number = request.get("id")
+        number = _number(request.get("id"))
         return {"id": number, "ok": True, "result": _result(request)}
     except KvcalcError as error:
         return {"id": number, "ok": False, "error": error.to_dict()}
@@ -43,6 +44,15 @@ def answer(line: str) -> dict[str, Any]:
             "ok": False,
             "error": {"type": "internal", "message": message, "hint": "report it", "exit_code": EXIT_INTERNAL},
         }
+
+
+def _number(given: Any) -> Any:
+    """The line's id, if the answer can repeat it: NaN, Infinity and 1e999 are no JSON. Raises UsageError."""
+    try:
+        json.dumps(given, allow_nan=False)
+    except ValueError:
+        raise UsageError("request: 'id' holds a number that JSON does not have", "number the lines with integers or text") from None
+    return given
 
 
 def _result(request: dict[str, Any]) -> dict[str, Any]:

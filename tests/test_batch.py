@@ -92,3 +92,29 @@ JSON = st.recursive(
 def test_no_request_is_a_bug(request: dict[str, Any]) -> None:
     found = answer(json.dumps({"command": "estimate", "model": MODEL} | request))
     assert found["ok"] or found["error"]["type"] != "internal"
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", '[1, {"a": NaN}]'])
+def test_an_answer_is_json_whatever_the_id(number: str) -> None:
+    found = answer(f'{{"id": {number}, "command": "estimate", "model": "gpt2"}}')
+    assert (found["id"], found["ok"]) == (None, False)
+    assert "'id' holds a number that JSON does not have" in found["error"]["message"]
+
+
+def test_any_id_that_is_json_comes_back() -> None:
+    for number in (0, -1, 10**300, 1.5, "", "\ud800", "\0", None, True, [], {"a": [1]}, "x" * 1000):
+        line = json.dumps({"id": number, "command": "estimate", "model": "gpt2"})
+        assert json.loads(json.dumps(answer(line), allow_nan=False))["id"] == number
+
+
+def test_a_key_that_says_two_things() -> None:
+    line = '{"id": 1, "command": "estimate", "model": "gpt2", "context": 5, "context": %d}'
+    assert answer(line % 5)["ok"]
+    found = answer(line % 6)
+    assert "key 'context' stands twice with different values" in found["error"]["message"]
+    inner = '{"command": "estimate", "model": {"hf_config": {"model_type": "llama", "hidden_size": 1, "hidden_size": 2}}}'
+    assert "'hidden_size' stands twice" in answer(inner)["error"]["message"]
+
+
+def test_a_mark_before_the_first_line() -> None:
+    assert answer('\ufeff{"command": "estimate", "model": "gpt2"}')["ok"]

@@ -125,7 +125,7 @@ def read_json(data: bytes | str, name: str) -> dict[str, Any]:
     """
     text = decode(data, name) if isinstance(data, bytes) else data
     try:
-        value = json.loads(text, object_pairs_hook=lambda pairs: _object(pairs, name))
+        value = json.loads(text, object_pairs_hook=lambda pairs: unambiguous(pairs, name))
     except json.JSONDecodeError as error:
         if not text.strip():
             raise InvalidConfigError(f"{name}: is empty, and a JSON object is expected") from None
@@ -142,8 +142,8 @@ def read_json(data: bytes | str, name: str) -> dict[str, Any]:
     return value
 
 
-def _object(pairs: list[tuple[str, Any]], name: str) -> dict[str, Any]:
-    """A JSON object; a key that stands twice must say the same both times."""
+def unambiguous(pairs: list[tuple[str, Any]], name: str) -> dict[str, Any]:
+    """A JSON object; a key that stands twice must say the same both times. Raises InvalidConfigError."""
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found and found[key] != value:
