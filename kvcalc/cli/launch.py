@@ -31,7 +31,8 @@ def launch(
     command: Annotated[
         list[str],
         typer.Argument(
-            metavar="COMMAND", help="The launch command, as words or in quotes; - for standard input, also of a manifest. All behind it is its own."
+            metavar="COMMAND",
+            help="The launch command, as words or in quotes; - for standard input, also of a manifest. All behind it is its own.",
         ),
     ],
     *,
