@@ -7,6 +7,7 @@ from pool_engines import GIB, SGLANG, Asked, sizes
 from vllm_models import MAMBA, model, nemotron_nano, qwen3_next, uniform
 
 from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.overrides import override
 from kvcalc.sources import load
 from kvcalc.states import Full, Kda, Latent, Lightning, Mamba2, Rwkv, ShortConv
 
@@ -194,10 +195,13 @@ def test_four_bits_beside_recurrent_layers() -> None:
 
 
 def test_pages_must_fill_the_tokens_between_two_snapshots() -> None:
-    """GLM-5.3-Flash pools 16 index keys: pages of 64 x 16 = 1,024 tokens, and validate_mamba_extra_buffer asserts 256 % 1024 == 0."""
+    """GLM-5.3-Flash pools 4 index keys: pages of 64 x 4 tokens. With 16, 1,024, and validate_mamba_extra_buffer asserts 256 % 1024 == 0."""
+    glm = load("glm-5.3-flash")
+    assert ASKED.plan(glm, 4096).args["page_size"] == 256
+    pooled = override(glm, {"pool": "16"})
     with pytest.raises(EngineRejectsError, match="page size 1024 does not divide the 256 tokens"):
-        ASKED.plan(load("glm-5.3-flash"), 4096)
-    assert ASKED.plan(load("glm-5.3-flash"), 4096, mamba_track_interval=1024).args["page_size"] == 1024
+        ASKED.plan(pooled, 4096)
+    assert ASKED.plan(pooled, 4096, mamba_track_interval=1024).args["page_size"] == 1024
 
 
 def test_ling_comes_in_whole_groups() -> None:

@@ -10,6 +10,7 @@ import pytest
 from vllm_models import ENGINE, GIB, fitting, plan
 
 from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.overrides import override
 from kvcalc.sources.hf_config import read_config
 from kvcalc.sources.resolve import resolve
 from kvcalc.workload import Workload
@@ -28,7 +29,9 @@ def named(model: str) -> Architecture:
 
 def asked(case: dict[str, Any]) -> tuple[Architecture, Workload]:
     """The model and the question of one case."""
-    architecture = named(case["model"]) if "model" in case else read_config(case["config"])
+    architecture = override(named(case["model"]), case.get("set", {})) if "model" in case else read_config(case["config"])
+    traits = {key: value for key, value in architecture.traits.items() if key not in case.get("without", ())}
+    architecture = architecture.model_copy(update={"traits": traits})
     return architecture, Workload(**{name: case[name] for name in QUESTION})
 
 
@@ -91,9 +94,9 @@ def test_kimi_linear_hands_out_none() -> None:
 
 
 def test_qwen4_keeps_a_ring_beside_its_compressed_keys() -> None:
-    """832 tokens of K and V in two heads of 256 and a key of 128 for every four of them, in 12 layers."""
+    """1,600 tokens of K and V in two heads of 256 and a key of 128 for every four of them, in 12 layers; logs print 1,600 too."""
     pool = fitting(named("qwen3.8-flash-next"), 60 * GIB).pool
-    assert (pool.block_size, pool.block_bytes) == (832, 12 * 832 * (2 * 2 * 256 * 2 + 128 * 2 // 4))
+    assert (pool.block_size, pool.block_bytes) == (1_600, 12 * 1_600 * (2 * 2 * 256 * 2 + 128 * 2 // 4))
     ring = next(group for group in pool.groups if group.specs[0].kind == "ring")
     # Images have positions of their own: three int64 beside each key.
     assert (len(ring.layers), ring.specs[0].block, ring.specs[0].row) == (12, 4, 128 * 2 + 3 * 8)
@@ -102,19 +105,18 @@ def test_qwen4_keeps_a_ring_beside_its_compressed_keys() -> None:
 def test_qwen4_holds_every_row_that_a_step_of_drafts_writes() -> None:
     args = {"speculative_method": "mtp", "num_speculative_tokens": 3}
     found = named("qwen3.8-flash-next")
-    drafting = found.model_copy(update={"traits": {**found.traits, "mtp_num_hidden_layers": 1}})
-    ring = next(group for group in fitting(drafting, 60 * GIB, args=args).pool.groups if group.specs[0].kind == "ring")
+    ring = next(group for group in fitting(found, 60 * GIB, args=args).pool.groups if group.specs[0].kind == "ring")
     assert (len(ring.layers), ring.specs[0].block) == (13, 8)
 
 
 def test_glm5_next_pools_its_index_keys() -> None:
-    """Blocks of 16 x 32 x 3 tokens; 11 layers of a latent of 512 and a key of 132 B for 16 tokens, to a multiple of 33,792."""
+    """Blocks of 4 x 32 x 9 tokens, as logs print them; 11 layers of a latent of 512 and a key of 132 B for 4 tokens."""
     pool = fitting(named("glm-5.3-flash"), 60 * GIB, tensor_parallel=4).pool
-    bare = 11 * (1_536 * 512 * 2 + 1_536 // 16 * 132)
-    assert (pool.block_size, pool.block_bytes) == (1_536, -(-bare // 33_792) * 33_792)
+    bare = 11 * (1_152 * 512 * 2 + 1_152 // 4 * 132)
+    assert (pool.block_size, pool.block_bytes) == (1_152, -(-bare // 33_792) * 33_792)
 
 
-@pytest.mark.parametrize(("gpu", "stored", "size"), [("h100-80gb", "bf16", 1_536), ("b200-180gb", "fp8", 2_560)])
+@pytest.mark.parametrize(("gpu", "stored", "size"), [("h100-80gb", "bf16", 1_152), ("b200-180gb", "fp8", 2_176)])
 def test_glm5_next_is_stored_as_fp8_on_blackwell(gpu: str, stored: str, size: int) -> None:
     found = plan(named("glm-5.3-flash"), context=1_024, gpu=gpu, tensor_parallel=4)
     assert (found.kv_dtype, found.args["block_size"]) == (stored, size)
@@ -146,7 +148,6 @@ def test_a_ring_is_a_fixed_cost() -> None:
     ("model", "question", "text"),
     [
         ("kimi-k3", {"tensor_parallel": 8}, "gate_lower_bound"),
-        ("qwen3.8-flash-next", {}, "does not say mamba_ssm_dtype"),
         ("deepseek-v4.1-flash", {"gpu": "b200-180gb"}, "8 groups of 8 heads"),
     ],
 )
@@ -154,11 +155,17 @@ def test_what_is_assumed_is_said(model: str, question: dict[str, Any], text: str
     assert any(text in note for note in plan(named(model), context=4_096, **question).notes)
 
 
+def test_a_type_that_the_config_does_not_say() -> None:
+    found = named("qwen3.8-flash-next")
+    silent = found.model_copy(update={"traits": {"outer_model_type": "qwen4_exp", "is_multimodal": True}})
+    assert any("does not say mamba_ssm_dtype" in note for note in plan(silent, context=4_096).notes)
+
+
 @pytest.mark.parametrize(
     ("model", "question"),
     [
         ("kimi-k3", {"tensor_parallel": 8, "args": {"enable_prefix_caching": False}}),
-        ("qwen3.8-flash-next", {"args": {"mamba_ssm_cache_dtype": "float32"}}),
+        ("qwen3.8-flash-next", {}),
         ("deepseek-v4.1-flash", {"gpu": "h100-80gb"}),
     ],
 )

@@ -6,8 +6,8 @@
     KDA         its prefill kernel hands out a state from inside a prefill: one more of each with prefix caching
 
 The index reads blocks of 32 or 64 of its own rows, so blocks of `pool` x 32 tokens and more; pages of a block lie side by side.
-GLM-5.3-Flash on four H100: blocks of 1,536, and a block id of 11 x (1,536 x 512 x 2 B + 96 x 132 B) to the next multiple of
-33,792 B = 17,470,464 B.
+GLM-5.3-Flash on four H100: blocks of 1,152, and a block id of 11 x (1,152 x 512 x 2 B + 288 x 132 B) to the next multiple of
+33,792 B = 13,415,424 B.
 """
 
 from __future__ import annotations

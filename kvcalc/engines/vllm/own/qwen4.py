@@ -6,8 +6,8 @@
                    with three int64 positions a row where images have positions of their own (M-RoPE)
     n-gram layer   the last inputs of a dilated convolution, whole on every tensor parallel rank
 
-Pages of a block lie side by side, so groups are packed. Qwen3.8-Flash-Next on one H100: blocks of 832, and a block id of
-12 x 832 x (2 x 2 x 256 x 2 B + 128 x 2 B / 4) = 21,086,208 B.
+Pages of a block lie side by side, so groups are packed. Qwen3.8-Flash-Next on one H100: blocks of 1,600, and a block id of
+12 x 1,600 x (2 x 2 x 256 x 2 B + 128 x 2 B / 4) = 40,550,400 B.
 """
 
 from __future__ import annotations
