@@ -6,6 +6,7 @@ gguf_value_length       width of a V head where no state says it (checked by lla
 gguf_head_dims          widths of K and V heads of a file that has heads and no attention
 gguf_value_width        the widest V row where it belongs to a block that keeps none
 gguf_keeps_drafts       draft blocks, counted from 0, that the model's own cache keeps too
+gguf_lacks_windows      the file has a window, and no block that slides
 gguf_router             the last block is Granite-Switch's router
 gguf_causal             false for models that see the whole batch
 """
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.architecture import Architecture, Layout
 from kvcalc.errors import UnsupportedArchitectureError, nearest
+from kvcalc.sources.gguf_attention import lacks_window_blocks
 from kvcalc.sources.gguf_blocks import read_blocks
 from kvcalc.sources.gguf_metadata import Metadata
 from kvcalc.states import Chunked, Full, Latent, Nothing, Sliding
@@ -148,8 +150,11 @@ def _traits(meta: Metadata, blocks: Sequence[States]) -> dict[str, Any]:
         traits["gguf_expanded_latent"] = True
     elif latents and meta.architecture not in _OWN_VALUE and meta.value != latents[0].latent_dim:
         traits["gguf_value_length"] = meta.value
-    if not latents and not heads and meta.key:
+    attends = any(isinstance(state, Full | Sliding | Chunked | Latent) for states in blocks[: meta.trunk] for state in states)
+    if not attends and meta.key:
         traits["gguf_head_dims"] = [meta.key, meta.value]
+    if lacks_window_blocks(meta):
+        traits["gguf_lacks_windows"] = True
     if heads and meta.value * max(meta.kv_heads) > max(heads):
         idle = [meta.value * meta.kv_heads[i] for i in range(meta.blocks) if blocks[i][0].is_recurrent or isinstance(blocks[i][0], Nothing)]
         if max(idle, default=0) > max(heads):

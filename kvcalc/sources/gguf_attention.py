@@ -41,6 +41,10 @@ def make(kind: type[State], **fields: Any) -> State:
 NOTHING: States = (Nothing(),)
 
 
+#: Architectures whose window is no cache's, or whose caches are made apart.
+_WINDOWS_APART = ("phi3", "dots3note", "dflash", "gemma4-assistant")
+
+
 class Windows(NamedTuple):
     """How an architecture finds its window blocks.
 
@@ -148,11 +152,24 @@ def plain(meta: Metadata) -> list[States]:
 def windowed(meta: Metadata) -> list[States]:
     """Window blocks between full ones, by the architecture's row of WINDOWS."""
     rule = WINDOWS[meta.architecture]
-    window = window_of(meta, rule)
-    if not window or (meta.architecture == "exaone4" and meta.trunk != EXAONE4_WINDOWED_BLOCKS):
+    window = _window_in_force(meta, rule)
+    if not window:
         return plain(meta)
     flags = window_blocks(meta, rule)
     return [attention(meta, i, window if flags[i] else 0, rule.kind) for i in range(meta.blocks)]
+
+
+def _window_in_force(meta: Metadata, rule: Windows) -> int:
+    window = window_of(meta, rule)
+    return 0 if meta.architecture == "exaone4" and meta.trunk != EXAONE4_WINDOWED_BLOCKS else window
+
+
+def lacks_window_blocks(meta: Metadata) -> bool:
+    """The file has a window, and a pattern by which no block slides (llama-model.cpp `create_memory` asserts that one does)."""
+    rule = WINDOWS.get(meta.architecture)
+    if rule is None or meta.architecture in _WINDOWS_APART or not _window_in_force(meta, rule):
+        return False
+    return not any(window_blocks(meta, rule))
 
 
 def shared_from(meta: Metadata, owners: int) -> list[States]:

@@ -135,6 +135,22 @@ def test_a_draft_context_of_an_architecture_that_computes_no_draft(name: str, fa
     assert any("fails to start" in warning for warning in found.warnings) == fails
 
 
+@pytest.mark.parametrize("name", ["gemma2", "gemma3", "cohere2", "olmo2", "gpt-oss", "llama4"])
+def test_a_window_without_a_block_that_slides(name: str) -> None:
+    """create_memory asserts is_swa_any(): a period of one block leaves no window block."""
+    keys = LLAMA3_8B | {"block_count": 4, "attention.sliding_window": 128}
+    assert plan(name, keys | {"attention.sliding_window_pattern": 2}, ctx_size=512).total > 0
+    with pytest.raises(EngineRejectsError, match="no block that slides"):
+        plan(name, keys | {"attention.sliding_window_pattern": 1}, ctx_size=512)
+
+
+def test_head_widths_are_those_of_the_trunk_also_where_only_drafts_attend() -> None:
+    """K cache type q5_1 with block size 32 does not divide n_embd_head_k=80."""
+    keys = NEMOTRON | {"block_count": 3, "nextn_predict_layers": 1, "feed_forward_length": [0, 64, 0], "embedding_length": 160}
+    with pytest.raises(EngineRejectsError, match="80"):
+        plan("nemotron_h", keys | {"attention.head_count_kv": [0, 2, 2]}, ctx_size=512, cache_type_k="q5_1")
+
+
 def test_a_window_block_with_an_indexer_has_rows_as_wide_as_its_latents() -> None:
     """llama-kv-cache-dsa.cpp narrows n_embd_head_k_full alone. Its own words (0.5.0): 512 cells, 2 layers, K (f16): 1.19 MiB."""
     keys = DOTS3 | {"attention.indexer.types": [1, 1], "attention.sliding_window_pattern": [0, 1]}
