@@ -202,7 +202,7 @@ class _Reader:
         from kvcalc.launch.budget import SAID, of_command
 
         try:
-            said = of_command(command)
+            said = of_command(command, self.folder)
         except UsageError as error:
             at = (*place, "command") if own else ("defaults", "command")
             self.say(at, f"{error.message}; {error.hint}" if error.hint else error.message)

@@ -4,5 +4,5 @@
     manifest.py which engine     vllm.py sglang.py llamacpp.py tensorrt_llm.py ollama.py
 
 Every flag is translated, is a setting of the engine, changes no byte, is refused, or is named in a warning. Nothing is executed,
-and no file is read but the model's.
+and no file is read but the model's and one of further flags (config_file.py).
 """

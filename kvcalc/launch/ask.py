@@ -16,6 +16,7 @@ from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from kvcalc.architecture import Architecture
     from kvcalc.launch.launchers import Found
@@ -77,9 +78,9 @@ class Launch:
         return workload.kv_memory is None and (workload.gpu is not None or "memory" in self.shares)
 
 
-def read_command(given: Sequence[str]) -> Reading:
-    """What a launch command says, as words or as one text. Raises UsageError."""
-    found = find(read_words(given))
+def read_command(given: Sequence[str], folder: Path | None = None) -> Reading:
+    """What a launch command says, as words or as one text; files that it names are looked for in `folder`. Raises UsageError."""
+    found = find(read_words(given))._replace(folder=folder)
     reading: Reading = import_module(_READERS[found.engine]).read(found)
     reading.warnings.extend(_unread(found))
     return reading

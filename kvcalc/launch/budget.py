@@ -14,6 +14,7 @@ from kvcalc.units import checked_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 #: Keys that a command says or leaves to the engine: the file's defaults for them do not hold beside it.
 SAID = ("engine", "engine_args", "context", "kv_dtype", "tensor_parallel", "pipeline_parallel", "decode_context_parallel")
@@ -34,9 +35,9 @@ class Said(NamedTuple):
     says: Callable[[str, Any], str | None]
 
 
-def of_command(command: Any) -> Said:
-    """What a command says, as one text or a list of words. Raises UsageError for what is no command, or leaves anything unread."""
-    reading = read_command(_words(command))
+def of_command(command: Any, folder: Path) -> Said:
+    """What a command says, as one text or a list of words; `folder` is that of the budgets. Raises UsageError for what is no command, or leaves anything unread."""
+    reading = read_command(_words(command), folder)
     if reading.warnings:
         raise UsageError(reading.warnings[0], "a gate passes nothing that it did not read: leave it out of the budget's command")
     if reading.dtype is not None:

@@ -35,7 +35,7 @@ class Flag(NamedTuple):
     """One flag.
 
     name    its first spelling
-    takes   "nothing", "one" value, "many" (all up to the next flag), "maybe" one
+    takes   "nothing", "one" value, "many" (all up to the next flag), "maybe" one; "mapping" in a file, further flags
     """
 
     name: str
@@ -86,6 +86,11 @@ def lists(does: Does, names: str) -> dict[str, Flag]:
 def perhaps(does: Does, names: str) -> dict[str, Flag]:
     """Flags with one value or none."""
     return _table("maybe", does, names)
+
+
+def mappings(does: Does, names: str) -> dict[str, Flag]:
+    """Keys of a file that hold further keys, each of which is a flag of its own behind a dot."""
+    return _table("mapping", does, names)
 
 
 def settings(engine: str, *, shorts: Mapping[str, str] | None = None, without: Iterable[str] = (), joint: str = "-") -> dict[str, Flag]:

@@ -18,6 +18,7 @@ from kvcalc.launch.words import bounded, split
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 KNOWN = (
     "vllm serve, python -m vllm.entrypoints.openai.api_server, sglang serve, python -m sglang.launch_server, llama-server, "
@@ -33,12 +34,14 @@ class Found(NamedTuple):
     """An engine's launcher, the words behind it, and the variables before it.
 
     program   what of the engine is started, where that matters: "server", "cli", "serve", "run"
+    folder    where the files lie that the words name; None = the working folder
     """
 
     engine: str
     program: str
     words: list[str]
     environment: dict[str, str]
+    folder: Path | None = None
 
 
 #: Program, or program and its first word → engine and program.

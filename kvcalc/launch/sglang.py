@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.errors import UsageError
+from kvcalc.launch.config_file import with_file
 from kvcalc.launch.flags import (
     IDLE,
     Syntax,
@@ -97,7 +98,7 @@ _SETTINGS = settings(
 _PAGES = "decides pages beside --attention-backend"
 _ROWS = "decides what rows of sparse attention hold"
 _REFUSED = {
-    **values(refused("holds further flags in a file"), "--config"),
+    **values(refused("names a file in a way that SGLang does not read"), "--config"),
     **values(refused("makes another model of this one", unless=("{}",)), "--json-model-override-args"),
     **values(refused("makes another model of this one", unless=("auto", "sglang")), "--model-impl"),
     **switches(refused("starts a model that generates nothing"), "--is-embedding --prefill-only-disable-kv-cache --encoder-only"),
@@ -273,7 +274,7 @@ _WORDS = {
 
 def read(found: Found) -> Reading:
     """What the server is told. Raises UsageError for what it would refuse, or what kvcalc has no rule for."""
-    given = go_through(found.words, _SYNTAX, positionals=1 if found.program == "serve" else 0)
+    given = go_through(with_file(found, _SYNTAX, ("--config",)), _SYNTAX, positionals=1 if found.program == "serve" else 0)
     reading = Reading("sglang", words=_WORDS)
     apply(given, reading)
     if given.others:

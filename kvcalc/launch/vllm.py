@@ -2,7 +2,7 @@
 
 Every flag of its parser (engine/arg_utils.py, entrypoints/common/cli_args.py) stands in one of the tables below. `_` and `-` are the
 same, `--x` is switched off by `--no-x`, `--enable-x` and `--disable-x` are each other's opposite, and `--flag.key value` is one key of
-a JSON flag. Whole numbers may end in k, m, g, t (thousands) or K, M, G, T (1024s), decimals only before the small letters.
+a JSON flag. `--config FILE` holds further flags, which those of the command override. Whole numbers may end in k, m, g, t (thousands) or K, M, G, T (1024s), decimals only before the small letters.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.engines.vllm.speculation import METHODS
 from kvcalc.errors import UsageError
+from kvcalc.launch.config_file import with_file
 from kvcalc.launch.flags import (
     IDLE,
     Syntax,
@@ -190,7 +191,7 @@ _SETTINGS = settings(
 
 _DIFFERENT_MODEL = "makes another model of this one"
 _REFUSED = {
-    **values(refused("holds further flags in a file"), "--config"),
+    **values(refused("names a file in a way that vLLM does not read"), "--config"),
     **values(refused(_DIFFERENT_MODEL, unless=("{}",)), "--hf-overrides --model-class-overrides --hf-config-path --engram-config"),
     **values(refused(_DIFFERENT_MODEL, unless=("auto", "vllm")), "--model-impl"),
     **values(refused("starts a model that generates nothing", unless=("auto", "generate", "none")), "--runner --convert"),
@@ -325,7 +326,7 @@ _WORDS = {
 
 def read(found: Found) -> Reading:
     """What `vllm serve` or the API server is told. Raises UsageError for what it would refuse, or what kvcalc has no rule for."""
-    words = [word for word in found.words if not _OPTIMIZED.fullmatch(word)]
+    words = [word for word in with_file(found, _SYNTAX, ("--config",)) if not _OPTIMIZED.fullmatch(word)]
     given = go_through(words, _SYNTAX, positionals=1 if found.program == "serve" else 0)
     reading = Reading("vllm", words=_WORDS)
     apply(given, reading)

@@ -130,7 +130,7 @@ def test_remedies_are_words_of_the_command_and_hold(ask: Callable[..., Answer], 
 
 def test_a_command_that_cannot_be_read_is_no_pass(ask: Callable[..., Answer], tmp_path: Path) -> None:
     path = tmp_path / "kvcalc.yaml"
-    path.write_text("budgets:\n  - {name: one, model: gpt2, command: vllm serve x --config y, limits: {total: 1TiB}}\n")
+    path.write_text("budgets:\n  - {name: one, model: gpt2, command: vllm serve x --hf-config-path y, limits: {total: 1TiB}}\n")
     answer = ask("check", str(path))
     assert answer.code == EXIT_USAGE
-    assert "kvcalc.yaml:2: budgets[0].command: --config holds further flags in a file" in answer.err
+    assert "kvcalc.yaml:2: budgets[0].command: --hf-config-path makes another model of this one" in answer.err

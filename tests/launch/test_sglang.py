@@ -69,7 +69,7 @@ def test_the_launcher_is_found_among_the_words(read: Callable[[str], Reading], c
 
 
 REFUSED = {
-    "--config server.yaml": "--config holds further flags in a file",
+    "--config server.yaml": "--config: the file that it names is not here",
     "--json-model-override-args '{\"a\": 1}'": "--json-model-override-args makes another model of this one",
     "--disaggregation-mode prefill": "--disaggregation-mode splits the work",
     "--speculative-algorithm EAGLE3": "--speculative-algorithm: kvcalc has no rule for this algorithm",

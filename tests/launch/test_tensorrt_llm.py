@@ -39,8 +39,8 @@ def test_options_are_read(read: Callable[[str], Reading], flags: str) -> None:
 
 
 REFUSED = {
-    "--config x.yaml": "--config holds further settings in a file",
-    "--extra_llm_api_options x.yaml": "--config holds further settings in a file",
+    "--config x.yaml": "--config: the file that it names is not here",
+    "--extra_llm_api_options x.yaml": "--extra_llm_api_options: the file that it names is not here",
     "--backend tensorrt": "--backend starts a backend with other rules",
     "--max_beam_width 4": "--max_beam_width keeps a cache a beam",
     "--cp_size 2": "--context_parallel_size splits attention",

@@ -107,7 +107,8 @@ def test_types_of_the_model_and_of_its_weights(read: Callable[[str], Reading]) -
 REFUSED = {
     "--hf-overrides '{\"a\": 1}'": "--hf-overrides makes another model of this one",
     "--hf-overrides.rope_scaling x": "--hf-overrides makes another model of this one",
-    "--config serve.yaml": "--config holds further flags in a file",
+    "--config serve.yaml": "--config: the file that it names is not here",
+    "--config=serve.yaml": "--config names a file in a way that vLLM does not read",
     "--kv-transfer-config '{}'": "--kv-transfer-config gives the cache to a connector",
     "--runner pooling": "--runner starts a model that generates nothing",
     "--disable-sliding-window": "--disable-sliding-window caps the context",
