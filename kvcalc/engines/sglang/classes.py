@@ -69,6 +69,7 @@ FAMILY_CLASSES = {
     "qwen3_next": "Qwen3NextForCausalLM",
     "qwen4_exp_text": QWEN4_EXP,
     "step3p5": "Step3p5ForCausalLM",
+    "unlimited_ocr_text": "UnlimitedOCRForCausalLM",
 }
 
 
@@ -96,6 +97,9 @@ WINDOW_POOL = _names("""
     MuseGlimmerForCausalLM MuseGlimmerForConditionalGeneration MuseSparkForConditionalGeneration InklingForConditionalGeneration
     UnlimitedOCRForCausalLM Dots3NoteForCausalLM
 """)
+
+#: Of these, the ones whose every layer is in it, whatever the layer keeps of the prefill (get_hybrid_layer_ids).
+ALL_IN_WINDOWS = _names("UnlimitedOCRForCausalLM")
 
 #: Of these, the ones whose window pool has the shape of the sliding layers (is_hybrid_swa_compress); the others have that of the full ones.
 SHAPED_WINDOWS = _names("""

@@ -186,6 +186,7 @@ class _Reader:
 
     def _state_rows(self, state: State) -> tuple[Row, ...]:
         window = state.kind in ("sliding", "chunked") or bool(getattr(state, "window", None))
+        window = window or self.server.class_name in classes.ALL_IN_WINDOWS
         sliding = self.server.windows and window
         shape = state if sliding else self.main
         if shape is None:

@@ -291,7 +291,8 @@ def _windows(architecture: Architecture, name: str, args: Mapping[str, Any]) -> 
     """Whether sliding layers have a pool of their own. Raises EngineRejectsError where SGLang insists on one and no layer slides."""
     if name not in classes.WINDOW_POOL or args["disable_hybrid_swa_memory"]:
         return False
-    sliding = any(state.kind in ("sliding", "chunked") or getattr(state, "window", None) for state in architecture.states)
+    slides = any(state.kind in ("sliding", "chunked") or getattr(state, "window", None) for state in architecture.states)
+    sliding = slides or name in classes.ALL_IN_WINDOWS
     if not sliding and name not in classes.WINDOWS_OPTIONAL:
         raise EngineRejectsError(
             f"SGLang gives {name} a pool of windows, and no layer of this model slides", "set disable_hybrid_swa_memory"

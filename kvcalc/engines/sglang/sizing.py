@@ -231,6 +231,9 @@ def request_cap(server: Server, window: int) -> int:
 def _window(architecture: Architecture, server: Server) -> int:
     """The window as SGLang's model class gives it, 0 without one."""
     windows = [getattr(state, "window", None) or getattr(state, "chunk", None) for state in architecture.states]
+    if server.class_name in classes.ALL_IN_WINDOWS:
+        told = architecture.traits.get("sliding_window_size")
+        windows = [told if isinstance(told, int) else 0]
     found = max((window for window in windows if window), default=0)
     return found - 1 if found and server.class_name in classes.WINDOW_LESS_ONE else found
 

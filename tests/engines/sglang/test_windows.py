@@ -6,7 +6,7 @@ import math
 
 import pytest
 from pool_engines import GIB, SGLANG, Asked, sizes
-from vllm_models import gemma3, gpt_oss, model
+from vllm_models import gemma3, gpt_oss, model, uniform
 
 from kvcalc.errors import EngineRejectsError
 from kvcalc.sources import load
@@ -161,3 +161,13 @@ def test_a_limit_that_fills_no_page_still_bounds_the_windows() -> None:
     found = ASKED.capacity(gpt_oss(), 20 * GIB, **asked)
     assert (found.tokens, found.sliding_tokens) == (19_968, 20_000)
     assert ASKED.plan(gpt_oss(), 4096, **asked).per_device == 12 * ROW * (313 * 64 + 314 * 64)
+
+
+def test_unlimited_ocr_has_a_pool_of_windows_alone() -> None:
+    """get_hybrid_layer_ids puts every layer into it: cell 12 x 2 x 10 x 128 x 2 B, and no pool of full layers."""
+    heads = Full(kv_heads=10, head_dim=128, query_heads=10)
+    ocr = uniform(12, heads, family="unlimited_ocr_text", max_context=32_768).model_copy(update={"traits": {"sliding_window_size": 128}})
+    cell = 12 * 2 * 10 * 128 * 2
+    found = ASKED.capacity(ocr, GIB, page_size=1)
+    assert (found.tokens, found.sliding_tokens) == (GIB // cell, GIB // cell)
+    assert ASKED.plan(ocr, 4096, page_size=1).per_device == 4097 * cell
