@@ -17,7 +17,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvcalc.engines.base import Engine, Setting, context_messages, default_format
-from kvcalc.engines.transformers.caches import CACHES, Ask
+from kvcalc.engines.transformers.caches import CACHES, Ask, whole_trait
 from kvcalc.engines.transformers.quantized import DEFAULTS
 from kvcalc.engines.transformers.quirks import CACHELESS, FOREIGN, OTHERWISE, QUIRKS, RULE
 from kvcalc.engines.transformers.tensors import EVERY, INT64, CacheTensor, Layer, Rows, windowed
@@ -109,12 +109,12 @@ def tensors_by_layer(architecture: Architecture, *, expanded: bool = False) -> l
     tensors = {name: layer.tensors(states) for name, states in layout.states.items()}
     found = [tensors[name] for name in layout.order]
     # Ling's class has no full layer in an incomplete last group; engines that serve it have.
-    tail = traits.get("incomplete_group") or 0
+    tail = min(whole_trait(architecture, "incomplete_group") or 0, len(found))
     found[len(found) - tail :] = [found[0]] * tail
     first = next((i for i, kept in enumerate(found) if any(tensor.name == "index" for tensor in kept)), None)
     if quirk.positions and first is not None:
         found[first] = (*found[first], CacheTensor("index", "positions", 1, quirk.positions, EVERY, INT64))
-    prompt = traits.get("soft_prompt")
+    prompt = whole_trait(architecture, "soft_prompt")
     if prompt:
         found = [(*kept, *(tensor._replace(name=f"{tensor.name}_prompt", rows=Rows("fixed", prompt)) for tensor in kept)) for kept in found]
     return [windowed(kept, window) for kept, window in zip(found, _cache_windows(architecture), strict=True)]

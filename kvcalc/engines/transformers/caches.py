@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kvcalc.engines.transformers.quantized import read_quantizer
 from kvcalc.engines.transformers.stores import ITEM, Plain, Quantised
 from kvcalc.engines.transformers.tensors import INT64, Rows
-from kvcalc.errors import EngineRejectsError
+from kvcalc.errors import EngineRejectsError, UsageError
 from kvcalc.units import clean
 
 if TYPE_CHECKING:
@@ -52,9 +52,17 @@ class Ask:
         )
 
 
+def whole_trait(architecture: Architecture, name: str) -> int | None:
+    """A number of tokens or layers among the model's traits; None where it is not there. Raises UsageError for anything else."""
+    found = architecture.traits.get(name)
+    if found is None or (isinstance(found, int) and not isinstance(found, bool) and found >= 0):
+        return found
+    raise UsageError(f"traits: '{name}' of {clean(architecture.id, 60)} must be a whole number of at least 0", "leave it out")
+
+
 def dynamic(ask: Ask) -> Store:
     """`DynamicCache`: whatever the layers ask for."""
-    longest = ask.architecture.traits.get("longest_dense_prefill")
+    longest = whole_trait(ask.architecture, "longest_dense_prefill")
     if longest is not None and ask.context - 1 > longest:
         ask.notes.append(f"block-sparse attention caches nothing of a prefill beyond {longest:,} tokens, only what is decoded after it")
         since = Rows("since", ask.context - 1)

@@ -61,7 +61,14 @@ SMALL: dict[str, dict[str, Any]] = {
     | {"vocab_size_per_layer_input": 131, "hidden_size_per_layer_input": 14, "activation_sparsity_pattern": [0.0] * 6}
     | _WINDOW_AND_FULL,
     "olmo3": {"num_key_value_heads": 3, "sliding_window": 11} | _WINDOW_AND_FULL,
-    "bert": {"is_decoder": True},
+    "bert": {},
+    "llama": {"num_key_value_heads": 3, "sliding_window": 11},
+    "doge": {"num_key_value_heads": 3, "sliding_window": 11, "num_experts": 4},
+    "deepseek_v2": _LATENT | _EXPERTS | {"n_routed_experts": 8, "n_group": 1, "sliding_window": 11, "moe_intermediate_size": 32},
+    "glm4_moe_lite": _LATENT | _EXPERTS | {"n_routed_experts": 8, "n_group": 2, "topk_group": 1, "head_dim": 4},
+    "nemotron_h": {"num_key_value_heads": 3, "head_dim": 16, "n_groups": 2, "mamba_num_heads": 4, "ssm_state_size": 10}
+    | {"hybrid_override_pattern": "M*-*M*"},
+    "zamba2": {"layers_block_type": ["mamba", "hybrid"] * 3, "head_dim": 16},
     "openai-gpt": {"n_embd": 144, "n_layer": 6, "n_head": 6},
     "deepseek_v4": _EXPERTS
     | {"head_dim": 32, "qk_rope_head_dim": 8, "num_key_value_heads": 1, "q_lora_rank": 24, "o_lora_rank": 16, "o_groups": 2}
