@@ -65,6 +65,8 @@ QUESTIONS: tuple[tuple[str, ...], ...] = (
     ("fit", "llama-3.1-8b", "-e", "sglang", "--gpus", "all", "-c", "8k"),
     ("fit", "llama-3.1-8b", "--kv-memory", "40GiB", "--lengths", "100,2k,16k"),
     ("fit", "llama-3.1-8b", "--kv-memory", "40GiB", "--lengths", "lognormal:mean=2k:p99=16k"),
+    ("launch", "-f", "json", "--model", "gemma-3-27b", "--explain", "vllm", "serve", "org/name", "--max-model-len", "4k", "--made-up"),
+    ("launch", "-f", "json", "--model", "llama-3.1-8b", "--gpu", "l4-24gb", "-n", "9", "llama-server", "-c", "32768", "-np", "9"),
     ("compare",),
     ("compare", "mamba-2.8b", "-t", "gqa+swa,fp8", "-c", "1k"),
     ("compare", "llama-3.1-8b", "deepseek-v4-flash", "-c", "1k"),

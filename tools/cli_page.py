@@ -46,7 +46,10 @@ def _commands(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 def _command(name: str, command: Any) -> Iterator[str]:
     options = [item for item in command.params if item.param_type_name == "option" and not item.hidden]
     arguments = [item for item in command.params if item.param_type_name == "argument"]
-    usage = " ".join([name, *(usage_of(item) for item in arguments), *(["[OPTIONS]"] if options else [])])
+    words = [*(usage_of(item) for item in arguments), *(["[OPTIONS]"] if options else [])]
+    if command.context_settings.get("allow_interspersed_args") is False:
+        words.reverse()
+    usage = " ".join([name, *words])
     yield from ("", f"## {name}", "", f"`{usage}`", "", *_prose(command.help))
     if arguments or options:
         yield from ("", "| | |", "|---|---|")

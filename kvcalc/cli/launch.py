@@ -60,10 +60,12 @@ def launch(
 
     Nothing is executed. Options of kvcalc stand before the command.
     """
+    from kvcalc.cli.estimate import _one
     from kvcalc.cli.fit import _shares
-    from kvcalc.launch.ask import Told, answer, read_command
+    from kvcalc.launch.ask import Told, answer, read_command, with_notes
     from kvcalc.launch.ask import launch as ask
     from kvcalc.render import emit
+    from kvcalc.render.launch_view import view_of
 
     reading = read_command([_standard_input()] if command == ["-"] else command)
     if revision is not None and model is None:
@@ -83,10 +85,12 @@ def launch(
     )
     found = ask(reading, told)
     _no_vain_options(found, shares, require=require, explain=explain)
-    document, fits = answer(found)
-    if explain:
-        document["derivation"] = _derivation(found)
-    emit(document, _view_of(found), format_, output)
+    if found.has_memory:
+        document, fits = answer(found)
+        view = view_of(found.reading.remedy)
+    else:
+        (document, view), fits = _one(found.request, explain=explain), True
+    emit(with_notes(document, found), view, format_, output)
     return EXIT_OVER_BUDGET if require and not fits else EXIT_OK
 
 
@@ -108,20 +112,3 @@ def _no_vain_options(found: Launch, shares: dict[str, Any], *, require: bool, ex
         return
     if require or shares:
         raise UsageError("there is no memory to fit into", "name one with --gpu h100-80gb, --memory 24GiB or --kv-memory 60GiB")
-
-
-def _derivation(found: Launch) -> list[dict[str, Any]]:
-    from kvcalc.estimate import estimate
-    from kvcalc.explain import derivation
-
-    return [section.to_dict() for section in derivation(estimate(found.request).plan)]
-
-
-def _view_of(found: Launch) -> Any:
-    if found.has_memory:
-        from kvcalc.render.launch_view import view_of
-
-        return view_of(found.reading.remedy)
-    from kvcalc.render.estimate_view import view
-
-    return view

@@ -178,22 +178,18 @@ def _shares(reading: Reading, told: Told, model: str) -> dict[str, Any]:
 
 
 def answer(found: Launch) -> tuple[dict[str, Any], bool]:
-    """`kvcalc.fit/1` or `kvcalc.estimate/1`, and whether it fits (an estimate does). Raises what planning raises."""
-    request = found.request
-    if not found.has_memory:
-        from kvcalc.estimate import estimate
-
-        return _with_notes(estimate(request).to_dict(), found), True
-    if request.workload.kv_memory is not None:
+    """`kvcalc.fit/1`, and whether it fits, for a launch with a memory. Raises what planning raises."""
+    if found.request.workload.kv_memory is not None:
         from kvcalc.fit import fit
 
-        fitted = fit(request)
-        return _with_notes(fitted.to_dict(), found), fitted.fits
+        fitted = fit(found.request)
+        return fitted.to_dict(), fitted.fits
     from kvcalc.sizing import size
 
-    sized = size(request, **found.shares)
-    return _with_notes(sized.to_dict(), found), sized.fits
+    sized = size(found.request, **found.shares)
+    return sized.to_dict(), sized.fits
 
 
-def _with_notes(document: dict[str, Any], found: Launch) -> dict[str, Any]:
+def with_notes(document: dict[str, Any], found: Launch) -> dict[str, Any]:
+    """The document with what there is to say about the command before what there is to say about the answer."""
     return document | {"notes": [*found.notes, *document["notes"]], "warnings": [*found.warnings, *document["warnings"]]}

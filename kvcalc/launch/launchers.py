@@ -14,7 +14,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcalc.errors import UsageError
-from kvcalc.launch.words import bounded, split
+from kvcalc.launch.words import bounded, split, until_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,30 +69,49 @@ _IMAGES: dict[str, tuple[str, str]] = {
 
 def find(words: Sequence[str]) -> Found:
     """The launcher among the words. Raises UsageError where there is none that kvcalc knows."""
-    inner = _of_a_shell(words)
-    if inner is not None:
-        found = find(inner)
-        return found._replace(environment=_environment(words) | found.environment)
-    image = next((index for index, word in enumerate(words) if _image(word)), None)
+    found = _in_a_shell(words) or _found(words) or _in_a_word(words)
+    if found is None:
+        raise UsageError(f"no engine's launcher is among the {len(words):,} words of the command", f"kvcalc reads {KNOWN}")
+    return found
+
+
+def _found(words: Sequence[str]) -> Found | None:
+    """A launcher among the words themselves: of a container the one behind its image, else what the image starts."""
+    images = [index for index, word in enumerate(words) if _image(word)]
+    image = max((index for index in images if "/" in words[index]), default=images[0] if images else None)
     contained = image is not None and any(_base(word) in _CONTAINERS for word in words[:image])
     start = image + 1 if contained and image is not None else 0
     for index in range(start, len(words)):
         for length in (2, 1):
             program = _PROGRAMS.get(tuple(_base(word) for word in words[index : index + length]))
             if program is not None:
-                return Found(*program, list(words[index + length :]), _environment(words[:index]))
-    if image is not None:
-        engine, program_name = _image(words[image]) or ("", "")
-        return Found(engine, program_name, list(words[image + 1 :]), _environment(words[:image]))
-    raise UsageError(f"no engine's launcher is among the {len(words):,} words of the command", f"kvcalc reads {KNOWN}")
+                return Found(*program, until_end(words[index + length :]), _environment(words[:index]))
+    if image is None:
+        return None
+    engine, program_name = _image(words[image]) or ("", "")
+    return Found(engine, program_name, until_end(words[image + 1 :]), _environment(words[:image]))
 
 
-def _of_a_shell(words: Sequence[str]) -> list[str] | None:
-    """The words of `bash -c "…"`; None where there is no such thing."""
+def _in_a_shell(words: Sequence[str]) -> Found | None:
+    """A launcher in `bash -c "…"`."""
     for index in range(len(words) - 2):
         if _base(words[index]) in _SHELLS and re.fullmatch(r"-[a-z]{0,3}c", words[index + 1]):
-            return bounded(split(words[index + 2]))
+            return _inside(words, index + 2)
     return None
+
+
+def _in_a_word(words: Sequence[str]) -> Found | None:
+    """A launcher in a word that holds a whole command: `ssh host "vllm serve …"`."""
+    places = (index for index, word in enumerate(words) if len(words) > 1 and len(word.split(None, 2)) > 1)
+    return next((found for place in places if (found := _inside(words, place)) is not None), None)
+
+
+def _inside(words: Sequence[str], place: int) -> Found | None:
+    try:
+        found = _found(bounded(split(words[place])))
+    except UsageError:
+        return None
+    return None if found is None else found._replace(environment=_environment(words[:place]) | found.environment)
 
 
 def _base(word: str) -> str:

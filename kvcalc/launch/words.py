@@ -51,16 +51,24 @@ def _without_comment(line: str) -> str:
 
 
 def bounded(words: Iterable[str]) -> list[str]:
-    """The words up to where the command ends. Raises UsageError for more, or longer ones, than any launch command has."""
+    """The words as they are. Raises UsageError for more, or longer ones, than any launch command has."""
+    found: list[str] = []
+    for word in words:
+        if len(word) > LONGEST_WORD:
+            raise UsageError(f"the command has a word of more than {LONGEST_WORD:,} characters", "give the launch command alone")
+        found.append(word)
+        if len(found) > MOST_WORDS:
+            raise UsageError(f"the command has more than {MOST_WORDS:,} words", "give the launch command alone")
+    return found
+
+
+def until_end(words: Iterable[str]) -> list[str]:
+    """The words up to where a shell would end the command, or send its output elsewhere."""
     found: list[str] = []
     for word in words:
         if _END.fullmatch(word):
             break
-        if len(word) > LONGEST_WORD:
-            raise UsageError(f"the command has a word of more than {LONGEST_WORD:,} characters", "give the launch command alone")
         found.append(word.removesuffix(";"))
-        if len(found) > MOST_WORDS:
-            raise UsageError(f"the command has more than {MOST_WORDS:,} words", "give the launch command alone")
         if word.endswith(";"):
             break
     return found

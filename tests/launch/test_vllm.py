@@ -84,6 +84,10 @@ LAUNCHERS = (
     "nohup python -u -m vllm.entrypoints.openai.api_server --model=org/name > server.log 2>&1 &",
     "docker run --gpus all -v ~/.cache:/root/.cache -e HF_TOKEN=x --name vllm -p 8000:8000 vllm/vllm-openai:v0.33.0 --model org/name",
     "podman run --rm docker.io/vllm/vllm-openai@sha256:0123 --model org/name",
+    "cd /srv/vllm && source venv/bin/activate; export A=1 && vllm serve org/name | tee log",
+    "docker pull vllm/vllm-openai && docker run --name vllm-openai vllm/vllm-openai:v0.33.0 --model org/name; echo done",
+    "docker run --entrypoint python3 vllm/vllm-openai -m vllm.entrypoints.openai.api_server --model org/name",
+    "ssh host 'HF_TOKEN=x vllm serve org/name'",
     "docker run --entrypoint vllm nvcr.io/nvidia/vllm:1 bash -c 'exec vllm serve org/name'",
 )
 
