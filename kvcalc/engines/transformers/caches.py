@@ -64,7 +64,10 @@ def dynamic(ask: Ask) -> Store:
     """`DynamicCache`: whatever the layers ask for."""
     longest = whole_trait(ask.architecture, "longest_dense_prefill")
     if longest is not None and ask.context - 1 > longest:
-        ask.notes.append(f"block-sparse attention caches nothing of a prefill beyond {longest:,} tokens, only what is decoded after it")
+        ask.notes.append(
+            f"block-sparse attention caches nothing of a prefill beyond {longest:,} tokens, only what is decoded after it; "
+            "a decoder that is given a cache, as generate does, attends to everything and caches it"
+        )
         since = Rows("since", ask.context - 1)
         return Plain({tensor._replace(rows=since): layers for tensor, layers in ask.tensors.items()}, ask.model_type)
     if any(tensor.rows.kind == "window" and tensor.rows.size < ask.context for tensor in ask.tensors):

@@ -35,10 +35,10 @@ def derived(config: Config) -> Layers:
 def big_bird(config: Config) -> Layers:
     """Full attention with one KV head a query head; block-sparse attention caches nothing of a prefill that it is used for.
 
-    It is used beyond (5 + 2 x `num_random_blocks`) x `block_size` tokens, and not in a decoder.
+    It is used beyond (5 + 2 x `num_random_blocks`) x `block_size` tokens, and not with cross-attention.
     """
     layers = every_head(config)
-    if config.get("attention_type") == "original_full" or config.flag("is_decoder") or config.flag("add_cross_attention"):
+    if config.get("attention_type") == "original_full" or config.flag("add_cross_attention"):
         return layers
     blocks = 5 + 2 * config.integer("num_random_blocks", default=3, least=0)
     return layers._replace(traits={"longest_dense_prefill": blocks * config.integer("block_size", default=64)})

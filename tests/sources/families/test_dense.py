@@ -116,7 +116,8 @@ def test_hunyuan_shares_only_where_use_cla_says_so() -> None:
         ({}, 704),
         ({"num_random_blocks": 2, "block_size": 16}, 144),
         ({"attention_type": "original_full"}, None),
-        ({"is_decoder": True}, None),
+        ({"is_decoder": True}, 704),
+        ({"is_decoder": True, "add_cross_attention": True}, None),
     ],
 )
 def test_big_bird_says_which_prefill_it_caches(fields: dict[str, object], longest: int | None) -> None:
