@@ -105,7 +105,8 @@ def tensors_by_layer(architecture: Architecture, *, expanded: bool = False) -> l
     traits = architecture.traits
     # An encoder runs on at least one token: without one, there is no decode step and no cache. A decoder alone has none.
     least_source = int(bool(traits.get("is_encoder_decoder")) and not traits.get("is_decoder"))
-    layer = Layer(quirk, bool(traits.get(quirk.broadcast)), expanded, least_source)
+    alone = traits.get("is_encoder_decoder") is False
+    layer = Layer(quirk, bool(traits.get(quirk.broadcast)), expanded, least_source, alone)
     tensors = {name: layer.tensors(states) for name, states in layout.states.items()}
     found = [tensors[name] for name in layout.order]
     # Ling's class has no full layer in an incomplete last group; engines that serve it have.

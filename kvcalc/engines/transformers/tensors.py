@@ -114,13 +114,14 @@ class Layer(NamedTuple):
     """How a family's layers turn states into tensors: its departures from the rule.
 
     broadcast: KV heads are repeated to every query head. expanded: MLA is cached as K and V of every head. least_source: tokens
-    that an encoder sees at least, where the config does not say how many.
+    that an encoder sees at least, where the config does not say how many. alone: a decoder without its encoder.
     """
 
     quirk: Quirk
     broadcast: bool = False
     expanded: bool = False
     least_source: int = 0
+    alone: bool = False
 
     def tensors(self, states: Sequence[State]) -> tuple[CacheTensor, ...]:
         """Every tensor of a layer that keeps `states`."""
@@ -140,7 +141,7 @@ class Layer(NamedTuple):
         window = getattr(state, "window", None)
         rows = Rows("window", window) if window else _rows(buffer.extent)
         if buffer.extent.kind == "source":
-            rows = Rows("fixed", max(buffer.extent.size, self.least_source))
+            rows = Rows("fixed", 0 if self.alone else max(buffer.extent.size, self.least_source))
         if buffer.role in ("key", "value"):
             heads = getattr(state, "query_heads", None) if self.broadcast else None
             yield CacheTensor(state.kind, buffer.name, heads or buffer.vectors, buffer.width, rows)

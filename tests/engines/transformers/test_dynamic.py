@@ -194,6 +194,13 @@ def test_cross_attention_holds_the_source() -> None:
     assert plan(model(cross, count=32), 7).total == 32 * 1500 * 20 * 128 * 2
 
 
+def test_a_decoder_without_its_encoder_has_no_source() -> None:
+    """WhisperForCausalLM, 3 layers of 3 x 16, 13 tokens in bf16: 7,488 B measured; its config says is_encoder_decoder false (5.24.0)."""
+    heads = {"kv_heads": 3, "head_dim": 16}
+    whisper = model((Full(**heads), Cross(**heads, source_tokens=1500)), count=3, traits={"is_encoder_decoder": False})
+    assert plan(whisper, 13).total == 3 * 13 * 2 * 48 * 2 == 7_488
+
+
 def test_an_encoder_sees_one_token_at_least_and_an_image_none() -> None:
     cross = Cross(kv_heads=16, head_dim=64)
     assert plan(model(cross, count=12, traits={"is_encoder_decoder": True}), 7).total == 12 * 1 * 16 * 128 * 2
