@@ -27,6 +27,7 @@ MLA_FAMILIES = frozenset(
         "deepseek_v3",
         "deepseek_v32",
         "deepseek_v41_text",
+        "dots3_note_text",
         "glm4_moe_lite",
         "glm5_next_text",
         "glm_moe_dsa",
@@ -52,8 +53,10 @@ MM_PREFIX_FAMILIES = frozenset({"gemma4_text", "gemma4_unified_text", "diffusion
 #: Bytes of a packed row of sparse MLA, whatever the widths (mla_attention.py).
 PACKED_ROWS = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
 _SKIPPED = ("shared", "none")
-#: States of fixed size that vLLM keeps elsewhere: it reads past token ids from the request itself.
-_ON_THE_HOST = ("ngram_ids",)
+#: The family whose convolutions are pages of their layer's attention (own/inkling.py).
+_CONVOLVED = "inkling_text"
+#: States of fixed size without a cache: past token ids come from the request, and the Transformers backend keeps none (own/zaya.py).
+_WITHOUT_CACHE = ("ngram_ids", "cca_conv", "cca_value")
 
 
 def kept_states(architecture: Architecture) -> list[State]:
@@ -63,8 +66,10 @@ def kept_states(architecture: Architecture) -> list[State]:
 
 def is_kept(state: State, family: str) -> bool:
     """Whether vLLM keeps a cache for this state; index keys only where its model reads them."""
+    if state.kind == "short_conv" and family == _CONVOLVED:
+        return False
     if state.kind == "fixed":
-        return getattr(state, "name", "") not in _ON_THE_HOST
+        return getattr(state, "name", "") not in _WITHOUT_CACHE
     return state.kind not in _SKIPPED and (state.kind != "index" or family in MLA_FAMILIES or family in INDEX_FAMILIES)
 
 

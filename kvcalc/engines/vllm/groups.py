@@ -129,10 +129,16 @@ def promote(specs: Sequence[Spec]) -> tuple[Spec, ...]:
     return found
 
 
-_AS_FULL = {SLIDING: FULL, SLIDING_MLA: MLA, CHUNKED: FULL}
+_AS_FULL = {SLIDING: FULL, CHUNKED: FULL}
 
 
 def _promoted(spec: Spec, block: int) -> Spec:
+    if spec.kind == SLIDING_MLA:
+        # 0.33 passes a window's own field on to a spec that has no such field (kv_cache_interface.py, replace_as).
+        raise EngineRejectsError(
+            "vLLM fails to start: windows of latents have no form without the hybrid KV cache manager",
+            "leave disable_hybrid_kv_cache_manager out",
+        )
     kind = _AS_FULL.get(spec.kind)
     if kind is None:
         return spec

@@ -118,6 +118,9 @@ def _times(sequences: int) -> str:
 
 def parts_of(state: Any, spec: Spec) -> tuple[Part, ...]:
     """The tensors of one attention layer, one undivided copy."""
+    if spec.role == "conv":
+        heads, width = state.kv_heads, spec.shape[1]
+        return (Part("conv", heads * width, get_format(spec.format).row_bytes(width) * heads),)
     if spec.shape[2] == 0:
         return (Part("index" if spec.role == "index" else spec.role or "latent", spec.shape[1], spec.row),)
     heads = getattr(state, "kv_heads", None) or state.query_heads

@@ -103,8 +103,6 @@ PLUGIN_FAMILIES = frozenset({"bart", "mbart", "florence2"})
 
 #: Families and classes whose vLLM model keeps caches of its own kind, for which kvcalc has no rule (vllm/models/*).
 OWN_CACHES: dict[str, str] = {
-    "dots3_note_text": "latent rows padded to those of its window layers",
-    "inkling_text": "convolution states in pages of a window",
     "step5": "summaries beside a ring of the open group",
 }
 
@@ -117,6 +115,7 @@ RECURRENT_FAMILIES = frozenset(
         "falcon_mamba",
         "glm5_next_text",
         "granitemoehybrid",
+        "inkling_text",
         "jamba",
         "kimi_linear",
         "lfm2",
@@ -134,6 +133,9 @@ RECURRENT_FAMILIES = frozenset(
     ]
 )
 
+
+#: The one family with states of fixed size that vLLM starts without keeping them (own/zaya.py).
+THROUGH_TRANSFORMERS = "zaya"
 
 #: Families and classes whose cross-attention vLLM has a model for.
 CROSS_ATTENTION = frozenset({"cohere_asr", "whisper", "NemotronParseForConditionalGeneration"})
@@ -194,7 +196,7 @@ def check_support(architecture: Architecture) -> str | None:
         raise UnsupportedArchitectureError(
             f"kvcalc has no rule for {shown} under vLLM 0.33, which keeps {own}", "engine ideal gives what the cache itself takes"
         )
-    if family not in RECURRENT_FAMILIES and any(state.is_recurrent for state in architecture.states):
+    if family not in RECURRENT_FAMILIES and family != THROUGH_TRANSFORMERS and any(state.is_recurrent for state in architecture.states):
         raise UnsupportedArchitectureError(f"{shown} is unsupported by vLLM 0.33, which has no model with its recurrent layers")
     if last is not None:
         return f"{shown} left vLLM after {last}: its Transformers backend serves it"

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from vllm_models import ENGINE, GIB, fitting, plan
+from vllm_models import ENGINE, GIB, fitting, model, plan, uniform
 
 from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.overrides import override
 from kvcalc.sources.hf_config import read_config
 from kvcalc.sources.resolve import resolve
+from kvcalc.states import Fixed, Full, Index, Latent, ShortConv
 from kvcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -22,9 +23,9 @@ CASES = [json.loads(line) for line in (Path(__file__).parents[2] / "cases" / "vl
 QUESTION = ("gpu", "kv_dtype", "context", "tensor_parallel", "pipeline_parallel", "decode_context_parallel", "engine_args")
 
 
-def named(model: str) -> Architecture:
+def named(model_id: str) -> Architecture:
     """A model of the catalogue."""
-    return resolve(model)
+    return resolve(model_id)
 
 
 def asked(case: dict[str, Any]) -> tuple[Architecture, Workload]:
@@ -144,15 +145,48 @@ def test_a_ring_is_a_fixed_cost() -> None:
     assert found.fixed == found.per_device // sum(fitting(named("deepseek-v4.1-flash"), GIB).pool.group_blocks(131_072))
 
 
+def test_inkling_keeps_its_convolutions_as_pages_of_a_window() -> None:
+    """2 x 128 + 2 x 1,536 / 4 = 1,024 elements a head and token, a window and blocks of four of them."""
+    convolutions = [ShortConv(channels=channels, conv_kernel=4) for channels in (512, 512, 1_536, 1_536)]
+    found = uniform(6, Full(kv_heads=4, query_heads=12, head_dim=128), *convolutions, family="inkling_text")
+    pool = fitting(found, GIB, tensor_parallel=2).pool
+    conv = next(group.specs[0] for group in pool.groups if group.specs[0].role == "conv")
+    # A page of 4 tokens of 2 x 1,024 elements in bf16 is as large as one of 16 tokens of K and V: nothing has to be raised.
+    assert (conv.row, conv.block, conv.limit, conv.page) == (2 * 1_024 * 2, 4, 4, 16 * 2 * 2 * 128 * 2)
+    assert pool.block_bytes == 6 * conv.page
+    with pytest.raises(EngineRejectsError, match="8 is more than the 4 KV heads"):
+        fitting(uniform(6, Full(kv_heads=4, head_dim=128), *convolutions, family="inkling_text"), GIB, tensor_parallel=8)
+
+
+def test_dots3_note_pads_its_rows_to_those_of_its_windows() -> None:
+    """A sparse layer of 512 + 64 takes the 1,024 + 64 of a window."""
+    window = Latent(latent_dim=1_024, rope_dim=64, query_heads=64, window=512)
+    sparse = (Latent(latent_dim=512, rope_dim=64, query_heads=128, nope_dim=128), Index(index_dim=128, format="fp32"))
+    found = model(["sparse", "window*3"], 8, {"sparse": sparse, "window": window}, "dots3_note_text")
+    specs = {spec for group in fitting(found, GIB).pool.groups for spec in group.kinds}
+    assert {(spec.row, spec.format, spec.role) for spec in specs} == {(1_088 * 2, "bf16", ""), (132, "index_fp8", "index")}
+    with pytest.raises(UnsupportedArchitectureError, match="on Hopper"):
+        fitting(found, GIB, gpu="b200-180gb")
+    with pytest.raises(EngineRejectsError, match="windows of latents have no form"):
+        fitting(found, GIB, args={"disable_hybrid_kv_cache_manager": True})
+
+
+def test_zaya_runs_without_the_states_of_its_convolutions() -> None:
+    states = (Full(kv_heads=2, query_heads=8, head_dim=128), Fixed(name="cca_conv", elements=2_560), Fixed(name="cca_value", elements=128))
+    found = plan(uniform(40, *states, family="zaya"), context=1_024)
+    assert found.total == 40 * 1_024 * 2 * 2 * 128 * 2
+    assert any("Transformers backend" in note for note in found.notes)
+
+
 @pytest.mark.parametrize(
-    ("model", "question", "text"),
+    ("model_id", "question", "text"),
     [
         ("kimi-k3", {"tensor_parallel": 8}, "gate_lower_bound"),
         ("deepseek-v4.1-flash", {"gpu": "b200-180gb"}, "8 groups of 8 heads"),
     ],
 )
-def test_what_is_assumed_is_said(model: str, question: dict[str, Any], text: str) -> None:
-    assert any(text in note for note in plan(named(model), context=4_096, **question).notes)
+def test_what_is_assumed_is_said(model_id: str, question: dict[str, Any], text: str) -> None:
+    assert any(text in note for note in plan(named(model_id), context=4_096, **question).notes)
 
 
 def test_a_type_that_the_config_does_not_say() -> None:
@@ -162,22 +196,22 @@ def test_a_type_that_the_config_does_not_say() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "question"),
+    ("model_id", "question"),
     [
         ("kimi-k3", {"tensor_parallel": 8, "args": {"enable_prefix_caching": False}}),
         ("qwen3.8-flash-next", {}),
         ("deepseek-v4.1-flash", {"gpu": "h100-80gb"}),
     ],
 )
-def test_what_is_not_assumed_is_not_said(model: str, question: dict[str, Any]) -> None:
+def test_what_is_not_assumed_is_not_said(model_id: str, question: dict[str, Any]) -> None:
     assert not any(
-        "assumed:" in note or "gate" in note or "ssm_dtype" in note for note in plan(named(model), context=4_096, **question).notes
+        "assumed:" in note or "gate" in note or "ssm_dtype" in note for note in plan(named(model_id), context=4_096, **question).notes
     )
 
 
-@pytest.mark.parametrize("model", ["minimax-m3", "kimi-k3", "qwen3.8-flash-next", "glm-5.3-flash", "deepseek-v4.1-flash"])
-def test_what_fits_is_the_longest_that_is_admitted(model: str) -> None:
-    found = fitting(named(model), 3 * GIB, tensor_parallel=8)
+@pytest.mark.parametrize("model_id", ["minimax-m3", "kimi-k3", "qwen3.8-flash-next", "glm-5.3-flash", "deepseek-v4.1-flash"])
+def test_what_fits_is_the_longest_that_is_admitted(model_id: str) -> None:
+    found = fitting(named(model_id), 3 * GIB, tensor_parallel=8)
     low, high = 1, 8 * 1024 * 1024
     while low < high:
         middle = (low + high + 1) // 2

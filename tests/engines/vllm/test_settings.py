@@ -218,7 +218,7 @@ def test_models_that_vllm_no_longer_has(family: str, class_name: str) -> None:
         plan(found, context=64)
 
 
-@pytest.mark.parametrize(("family", "class_name"), [("dots3_note_text", ""), ("step5", "Step5ForCausalLM")])
+@pytest.mark.parametrize(("family", "class_name"), [("step5", ""), ("step5", "Step5ForCausalLM")])
 def test_models_with_caches_that_kvcalc_has_no_rule_for(family: str, class_name: str) -> None:
     with pytest.raises(UnsupportedArchitectureError, match=r"kvcalc has no rule .* under vLLM 0\.33"):
         plan(uniform(4, Full(kv_heads=8, head_dim=128), family=family, class_name=class_name), context=64)

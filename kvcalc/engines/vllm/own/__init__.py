@@ -4,6 +4,9 @@ minimax_m3.py   index keys beside ordinary attention
 qwen4.py        compressed index keys and a ring of raw ones; a convolution over n-gram embeddings
 deepseek_v41.py windows, compressed rows of KV sources and rings of their open groups
 glm5_next.py    pooled index keys and a ring of the open pool
+dots3_note.py   latents as wide as those of windows
+inkling.py      the last inputs of convolutions as pages of a window
+zaya.py         attention alone, through the Transformers backend
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcalc.engines.vllm import attention, layers
-from kvcalc.engines.vllm.own import deepseek_v41, glm5_next, minimax_m3, qwen4
+from kvcalc.engines.vllm.own import deepseek_v41, dots3_note, glm5_next, inkling, minimax_m3, qwen4, zaya
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +59,9 @@ _RULES: dict[str, Rule] = {
     qwen4.FAMILY: Rule(qwen4.choose, qwen4.specs, qwen4.is_outermost, least_page=qwen4.least_page, notes=qwen4.notes),
     "kimi_linear": ORDINARY._replace(notes=_kimi_notes),
     deepseek_v41.FAMILY: Rule(deepseek_v41.choose, deepseek_v41.specs, deepseek_v41.is_outermost, notes=deepseek_v41.notes),
+    dots3_note.FAMILY: Rule(dots3_note.choose, dots3_note.specs, dots3_note.is_outermost),
+    inkling.FAMILY: Rule(inkling.choose, inkling.specs, _never),
+    zaya.FAMILY: Rule(zaya.choose, zaya.specs, _never, notes=zaya.notes),
     glm5_next.FAMILY: Rule(glm5_next.choose, glm5_next.specs, glm5_next.is_outermost),
 }
 
