@@ -108,11 +108,9 @@ def launch(reading: Reading, told: Told) -> Launch:
             raise UsageError(f"{option} says something else than {reading.options[key]} of the command", "leave one of them out")
         if value is not None:
             keys[key] = value
-    model = told.model or reading.model
+    model = told.model or reading.named()
     if model is None:
         raise UsageError("the command does not name a model that kvcalc can read", "name it with --model, before the command")
-    if reading.revision and told.model is None and "@" not in model:
-        model = f"{model}@{reading.revision}"
     architecture = _load(model, told)
     notes = [reading.sentence(), *reading.notes]
     gpu, replicas = _cards(told.gpu, reading)
@@ -142,7 +140,7 @@ def _load(model: str, told: Told) -> Architecture:
     except (UnknownModelError, NotFoundError, GatedError, HubUnavailableError) as error:
         if told.model is not None:
             raise
-        hint = f"{error.hint}; " if error.hint else ""
+        hint = f"{error.hint}{' ' if error.hint.endswith('?') else '; '}" if error.hint else ""
         raise type(error)(error.message, f"{hint}--model says which model it is, such as --model llama-3.1-8b") from error
 
 

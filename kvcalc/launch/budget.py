@@ -44,7 +44,7 @@ def of_command(command: Any, folder: Path) -> Said:
         raise UsageError("the command runs the model in another type than its own", "name a model of that type, and leave --dtype out")
     keys = {**reading.keys, "engine": reading.engine, "engine_args": dict(reading.settings)}
     if reading.model is not None:
-        keys["model"] = f"{reading.model}@{reading.revision}" if reading.revision and "@" not in reading.model else reading.model
+        keys["model"] = reading.named()
     notes = [reading.sentence(), *reading.notes, *reading.on_card]
     if reading.replicas > 1:
         notes.append(f"{checked_int(reading.replicas, 'replicas'):,} replicas, each with a cache of its own: the figures are those of one")

@@ -5,6 +5,7 @@ A value of the command is shown only where it was read as one of those below; ev
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,12 @@ class Reading:
         if setting == "context" and isinstance(value, int):
             value *= self.slots
         return word.format(value, int(value) * self.keys.get("context", 0) if setting == "sequences" else "")
+
+    def named(self) -> str | None:
+        """The model with its revision, as kvcalc writes a repository; a path has no revision."""
+        if self.model is None or not self.revision or "@" in self.model or self.model.count("/") != 1 or os.path.lexists(self.model):
+            return self.model
+        return self.model if self.model.startswith((".", "/", "~")) else f"{self.model}@{self.revision}"
 
     def sentence(self) -> str:
         """`read from the command: context 32,768, tensor parallel 2, kv dtype fp8`."""

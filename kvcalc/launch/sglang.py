@@ -27,6 +27,7 @@ from kvcalc.launch.flags import (
     weights,
 )
 from kvcalc.launch.reading import Reading, model, name, whole
+from kvcalc.server_flags import SERVER_FLAGS
 
 if TYPE_CHECKING:
     from kvcalc.launch.launchers import Found
@@ -263,12 +264,9 @@ _SYNTAX = Syntax(_FLAGS, _spell)
 
 
 #: Remedies of `fit` in the words of the command.
-_WORDS = {
-    "context": "--context-length {}",
+_WORDS = {setting: f"{flag} {{}}" for setting, flag in SERVER_FLAGS["sglang"].items()} | {
     "kv_dtype": "--kv-cache-dtype {}",
     "kv_dtype fp8": "--kv-cache-dtype fp8_e4m3",
-    "tensor_parallel": "--tp-size {}",
-    "utilization": "--mem-fraction-static {}",
 }
 
 

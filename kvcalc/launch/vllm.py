@@ -32,6 +32,7 @@ from kvcalc.launch.flags import (
     weights,
 )
 from kvcalc.launch.reading import Reading, model, name, whole
+from kvcalc.server_flags import SERVER_FLAGS
 from kvcalc.units import LARGEST
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ _REFUSED = {
     **values(refused(_DIFFERENT_MODEL, unless=("{}",)), "--hf-overrides --model-class-overrides --hf-config-path --engram-config"),
     **values(refused(_DIFFERENT_MODEL, unless=("auto", "vllm")), "--model-impl"),
     **values(refused("starts a model that generates nothing", unless=("auto", "generate", "none")), "--runner --convert"),
-    **values(refused("stretches the context of another release"), "--rope-scaling --rope-theta"),
+    **values(refused("stretches the context, for which this release has --hf-overrides"), "--rope-scaling --rope-theta"),
     **values(refused("runs a diffusion model"), "--diffusion-config/-dc"),
     **switches(refused("caps the context at the model's window"), "--disable-sliding-window"),
     **switches(refused("starts an encoder without a cache"), "--mm-encoder-only"),
@@ -316,12 +317,7 @@ _SYNTAX = Syntax(_FLAGS, _spell, dotted=True)
 
 
 #: Remedies of `fit` in the words of the command.
-_WORDS = {
-    "context": "--max-model-len {}",
-    "kv_dtype": "--kv-cache-dtype {}",
-    "tensor_parallel": "--tensor-parallel-size {}",
-    "utilization": "--gpu-memory-utilization {}",
-}
+_WORDS = {setting: f"{flag} {{}}" for setting, flag in SERVER_FLAGS["vllm"].items()}
 
 
 def read(found: Found) -> Reading:

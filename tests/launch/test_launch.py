@@ -15,6 +15,7 @@ from kvcalc.launch.words import LONGEST_TEXT, MOST_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from conftest import Answer
 
@@ -119,6 +120,14 @@ def test_options_that_would_do_nothing_are_refused(ask: Callable[..., Answer]) -
     for options in (("--weights", "1GiB"), ("--kv-memory", "1GiB", "--weights", "1GiB"), ("--kv-memory", "1GiB", "--explain")):
         assert ask("launch", *LLAMA, *options, *SERVE).code == EXIT_USAGE
     assert ask("launch", *LLAMA, "-n", "2", "llama-server", "-np", "4", "-c", "4096").code == EXIT_USAGE
+
+
+def test_a_revision_is_that_of_a_repository(ask: Callable[..., Answer], tmp_path: Path) -> None:
+    config = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert ask("launch", "vllm", "serve", str(tmp_path), "--revision", "v2").code == EXIT_OK
+    for options in (("--revision", "v1"), ("--model", "llama-3.1-8b", "--revision", "v1")):
+        assert ask("launch", *options, *SERVE, "--revision", "v2").code == EXIT_USAGE
 
 
 def test_explain_derives_the_estimate(ask: Callable[..., Answer]) -> None:

@@ -128,7 +128,7 @@ REFUSED = {
     "--max-model-len 1.5K": "--max-model-len: its value is not a whole number",
     "--max-model-len 0": "--max-model-len: its value is not a whole number of at least 1",
     "--max-model-len 0k": "--max-model-len: its value is out of range",
-    "--rope-scaling '{}'": "--rope-scaling stretches the context",
+    "--rope-scaling '{}'": "--rope-scaling stretches the context, for which this release has --hf-overrides",
     "--max-model-len 99999999999t": "--max-model-len: its value is out of range",
     "--max-model-len": "--max-model-len has no value",
     "-tp --port 8000": "-tp has no value",
