@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.render.fit_view import launch_view
+from kvcalc.render.fit_view import view as fit_view
 from kvcalc.render.view import Facts, View
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def view_of(say: Callable[[str, Any], str | None]) -> ViewOf:
     """The view whose remedies are said by `say`: (setting, value) → words of the command, None where it has none."""
 
     def view(document: Mapping[str, Any]) -> View:
-        shown = launch_view(document)
+        shown = fit_view(document)
         if not document["remedies"]:
             return shown
         *blocks, remedies = shown.blocks
