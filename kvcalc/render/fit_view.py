@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.render.estimate_view import engine_name
 from kvcalc.render.view import Column, Facts, Table, View
-from kvcalc.server_flags import SERVER_FLAGS
 from kvcalc.units import clean, human, show_bytes, show_tokens
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ _CAPACITY = ("tokens", "concurrency", "blocks", "block_bytes", "block_size", "sl
 _COUNTED = (("tokens", "tokens"), ("sliding_tokens", "sliding tokens"), ("state_slots", "state slots"))
 #: Settings of a remedy whose option has another name.
 _OPTIONS = {"context": "--ctx", "sequences": "--sequences", "tensor_parallel": "--tp", "pipeline_parallel": "--pp"}
-#: Settings that a launch command says itself: kvcalc has no option for them beside it.
-_OF_THE_COMMAND = ("context", "kv_dtype", "tensor_parallel", "pipeline_parallel")
 #: What a device that is no card of the catalogue is called.
 _NO_CARD = "memory"
 _RANKED = (
@@ -46,16 +43,8 @@ _ALLOCATIONS = (
 )
 
 
-def launch_view(document: Mapping[str, Any]) -> View:
-    """What `kvcalc launch` shows: as `kvcalc fit`, but what would make it fit is written as the command writes it."""
-    return view(document, SERVER_FLAGS.get(document["engine"]["name"], {}))
-
-
-def view(document: Mapping[str, Any], flags: Mapping[str, str] | None = None) -> View:
-    """What `kvcalc fit` shows: the answer, the memory and how it is known, the engine's figures, what would make it fit.
-
-    flags    setting → the engine's own flag for it, instead of kvcalc's option
-    """
+def view(document: Mapping[str, Any]) -> View:
+    """What `kvcalc fit` shows: the answer, the memory and how it is known, the engine's figures, what would make it fit."""
     facts = [
         ("longest context", f"{_range(document, 'max_context', ' tokens')}, {_sequences(document)}"),
         ("most sequences", f"{_range(document, 'max_sequences')} of {show_tokens(document['workload']['context'])} tokens"),
@@ -76,15 +65,13 @@ def view(document: Mapping[str, Any], flags: Mapping[str, str] | None = None) ->
         facts.append(("nothing is left", "weights and overhead alone exceed the memory of one device"))
     blocks: list[Any] = [Facts(tuple(facts)), memory_table(document)]
     if document["remedies"]:
-        blocks.append(Facts(tuple(_remedy(remedy, origin, flags) for remedy in document["remedies"]), "It would fit with one of"))
+        blocks.append(Facts(tuple(_remedy(remedy, origin) for remedy in document["remedies"]), "It would fit with one of"))
     return View(_headline(document), tuple(blocks), tuple(document["notes"]), tuple(document["warnings"]), data=_data(document))
 
 
-def _remedy(remedy: Mapping[str, Any], origin: str | Mapping[str, Any], flags: Mapping[str, str] | None) -> tuple[str, str]:
-    """`--ctx 3312`, and what it means; more of a card are a number behind its name. What a command has no flag for is named in words."""
+def _remedy(remedy: Mapping[str, Any], origin: str | Mapping[str, Any]) -> tuple[str, str]:
+    """`--ctx 3312`, and what it means; more of a card are a number behind its name."""
     setting, value = remedy["setting"], remedy["value"]
-    if flags is not None and (setting in flags or setting in _OF_THE_COMMAND):
-        return f"{flags.get(setting, setting.replace('_', ' '))} {value}", clean(remedy["text"], 400)
     if setting in ("tensor_parallel", "pipeline_parallel") and not isinstance(origin, str) and origin["gpu"] != _NO_CARD:
         return f"--gpu {clean(origin['gpu'], 40)}:{value}", clean(remedy["text"], 400)
     return f"{_OPTIONS.get(setting, '--' + setting.replace('_', '-'))} {value}", clean(remedy["text"], 400)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from kvcalc.render import ViewOf
 
+#: Options of `kvcalc fit` that `kvcalc launch` does not have.
+_OF_THE_COMMAND = ("--ctx ", "--kv-dtype ", "--tp ", "--pp ")
+
 
 def view_of(say: Callable[[str, Any], str | None]) -> ViewOf:
     """The view whose remedies are said by `say`: (setting, value) → words of the command, None where it has none."""
@@ -24,9 +27,14 @@ def view_of(say: Callable[[str, Any], str | None]) -> ViewOf:
         if not isinstance(remedies, Facts):
             return shown
         rows = tuple(
-            (say(remedy["setting"], remedy["value"]) or label, text)
+            (say(remedy["setting"], remedy["value"]) or _label(remedy, label), text)
             for remedy, (label, text) in zip(document["remedies"], remedies.rows, strict=True)
         )
         return shown._replace(blocks=(*blocks, Facts(rows, remedies.title)))
 
     return view
+
+
+def _label(remedy: Mapping[str, Any], label: str) -> str:
+    """The option of kvcalc, or words where `kvcalc launch` has no such option: that belongs to the command."""
+    return f"{remedy['setting'].replace('_', ' ')} {remedy['value']}" if label.startswith(_OF_THE_COMMAND) else label

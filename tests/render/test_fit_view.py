@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from kvcalc.fit import fit
+from kvcalc.launch.vllm import _WORDS
 from kvcalc.render import plain
-from kvcalc.render.fit_view import launch_view, view
+from kvcalc.render.fit_view import view
+from kvcalc.render.launch_view import view_of
 from kvcalc.request import parse_request
 
 
@@ -23,7 +25,7 @@ def ways(text: str) -> list[str]:
 def test_options_of_kvcalc_flags_of_the_command_or_words() -> None:
     assert ways(plain.render(view(document("vllm")))) == ["--ctx 81904", "--kv-dtype fp8", "--tp 2"]
     flags = ["--max-model-len 81904", "--kv-cache-dtype fp8", "--tensor-parallel-size 2"]
-    assert ways(plain.render(launch_view(document("vllm")))) == flags
-    words = ways(plain.render(launch_view(document("transformers"))))
+    assert ways(plain.render(view_of(lambda setting, value: _WORDS[setting].format(value))(document("vllm")))) == flags
+    words = ways(plain.render(view_of(lambda *_: None)(document("transformers"))))
     assert words[0] == "context 81920"
     assert not any(word.startswith("-") for word in words)
