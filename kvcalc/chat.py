@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from kvcalc.plan import Plan
     from kvcalc.request import Request
 
-#: More turns than a conversation has.
-MOST_TURNS = 10_000
+#: More turns than a conversation has. A turn lists the turns that are out of its sight, so that an answer grows with their square.
+MOST_TURNS = 2_000
 
 _POLICIES = ("full", "window:W", "sinks:K+window:W", "keep:K+window:W", "summary:N")
 _PART = re.compile(r"(window|sinks|keep|summary):([0-9][0-9_,.]*[kKmM]?)", re.ASCII)
-#: A transcript of ten thousand turns is under 1 MiB.
+#: A transcript of so many turns is under 1 MiB.
 LARGEST_TRANSCRIPT = 4 * MIB
 _SPEAKERS = ("user", "reply")
 #: The author of a summary's tokens: no turn of the history wrote them.
@@ -263,8 +263,9 @@ def chat(request: Request, conversation: Conversation) -> Chat:
 
 def common_prefix(before: Sequence[Span], after: Sequence[Span]) -> int:
     """How many leading tokens two sequences share."""
-    left, right = _merged(before), _merged(after)
-    shared = 0
+    same = next((index for index, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), min(len(before), len(after)))
+    left, right = _merged(before[same:]), _merged(after[same:])
+    shared = sum(span.tokens for span in before[:same])
     for old, new in zip(left, right, strict=False):
         if (old.author, old.start, old.version) != (new.author, new.start, new.version):
             return shared
@@ -304,6 +305,8 @@ def _changed(system: Span, position: int, version: int) -> list[Span]:
 
 def _missing(history: Sequence[Span], retained: Sequence[Span]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Authors of whom nothing is retained, and of whom not all is."""
+    if tuple(history) == tuple(retained):
+        return (), ()
     wrote: dict[int, int] = {}
     kept: dict[int, int] = {}
     for spans, counts in ((history, wrote), (retained, kept)):

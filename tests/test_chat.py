@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcalc.chat import Chat, Conversation, Span, Turn, chat, common_prefix, parse_policy, read_turns
+from kvcalc.chat import MOST_TURNS, Chat, Conversation, Span, Turn, chat, common_prefix, parse_policy, read_turns
 from kvcalc.errors import InvalidConfigError, UsageError
 from kvcalc.request import parse_request
 
@@ -171,3 +171,27 @@ def test_lines_that_are_no_turns_are_named(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(InvalidConfigError, match=r"talk\.jsonl"):
         read_turns(path)
+
+
+SPANS = st.lists(
+    st.builds(lambda author, start, length, version: Span(author, start, start + length, version), *(st.integers(0, 3),) * 4), max_size=8
+)
+
+
+@given(SPANS, SPANS, SPANS)
+def test_a_common_prefix_is_that_of_the_tokens_themselves(shared: list[Span], before: list[Span], after: list[Span]) -> None:
+    def tokens(spans: list[Span]) -> list[tuple[int, int, int]]:
+        return [(span.author, span.version, position) for span in spans for position in range(span.start, span.end)]
+
+    left, right = tokens(shared + before), tokens(shared + after)
+    expected = next((i for i, (old, new) in enumerate(zip(left, right, strict=False)) if old != new), min(len(left), len(right)))
+    assert common_prefix(shared + before, shared + after) == expected
+
+
+def test_as_many_turns_as_there_may_be() -> None:
+    """Two thousand, and not one more."""
+    found = talk("full", turns=MOST_TURNS)
+    assert turn(found, MOST_TURNS).prompt == 1024 + (MOST_TURNS - 1) * 700 + 200
+    assert turn(found, MOST_TURNS).recomputed < 700 + 16
+    with pytest.raises(UsageError, match="2,001 turns"):
+        talk("full", turns=MOST_TURNS + 1)
