@@ -6,7 +6,8 @@ dtypes.py      the type of the model and of its cache
 speculation.py draft layers and draft tokens
 start.py       settings and config resolved against each other, and every cache that the layers need
 attention.py   what is stored of a layer, and what it asks of a kernel
-backends.py    attention kernels: which one runs a layer, which block sizes it can read
+backends.py    attention kernels: what each accepts, which block sizes it can read
+selection.py   which one runs a layer, and the blocks that they share
 recurrent.py   states of recurrent layers
 layers.py      the specs of ordinary layers
 compressed.py  DeepSeek-V4's layers

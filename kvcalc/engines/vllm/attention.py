@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvcalc.engines.vllm import backends, compressed, dtypes
+from kvcalc.engines.vllm import backends, compressed, dtypes, selection
 from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.formats import get_format
 
@@ -187,8 +187,8 @@ def choose(kind: Kind, start: Start) -> Choice | None:
         raise EngineRejectsError(f"vLLM refuses a cache of {start.cache} for chunked layers that keep the model's type", "choose fp8")
     ask = ask_of(kind, start)
     if start.family in UNEVEN_FAMILIES and ask.value_size != ask.head_size:
-        return Choice(backends.uneven_backend(ask), ask, kind.dtype)
-    backend = backends.select_backend(ask, start.args["attention_backend"])
+        return Choice(selection.uneven_backend(ask), ask, kind.dtype)
+    backend = selection.select_backend(ask, start.args["attention_backend"])
     if backend.name != ONLY_BACKEND.get(start.family, backend.name):
         raise EngineRejectsError(
             f"vLLM refuses {start.family} without {ONLY_BACKEND[start.family]} attention, and here chooses {backend.name}",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc.engines.vllm import dtypes, recurrent
 from kvcalc.engines.vllm.attention import heads_of, is_mla, token_bytes
-from kvcalc.engines.vllm.backends import rows_apart
+from kvcalc.engines.vllm.selection import rows_apart
 from kvcalc.engines.vllm.specs import CHUNKED, CROSS, FULL, MLA, RECURRENT, SLIDING, SLIDING_MLA, Spec
 from kvcalc.errors import UnsupportedArchitectureError
 from kvcalc.formats import get_format

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from kvcalc.engines.vllm import backends, blocksize, compressed, dtypes, own, recurrent, speculation
+from kvcalc.engines.vllm import backends, blocksize, compressed, dtypes, own, recurrent, selection, speculation
 from kvcalc.engines.vllm.attention import PACKED_ROWS, Heads, heads_of, is_attention, is_mla, model_head, token_bytes
 from kvcalc.engines.vllm.groups import group_layers
 from kvcalc.engines.vllm.layers import Layer
@@ -35,13 +35,13 @@ def block_sizes(start: Start, choices: Sequence[Choice | None], recurrent_page: 
     if not attention:
         return blocksize.Blocks(given or backends.DEFAULT_BLOCK)
     pairs = [(choice.backend, choice.ask) for choice in attention]
-    backends.check_layouts(pairs)
+    selection.check_layouts(pairs)
     # A layer's index keys register before its latents.
     first = next((choice for choice in attention if choice.backend.leads), attention[0])
     # A single backend is asked with the whole model's head size.
     model_ask = first.ask._replace(head_size=max(first.ask.head_size, model_head(start))) if first.ask.head_size else first.ask
     whole = [(choice.backend, model_ask if choice.backend is first.backend else choice.ask) for choice in attention]
-    found = blocksize.Blocks(given or backends.preferred_block(whole))
+    found = blocksize.Blocks(given or selection.preferred_block(whole))
     kernel = first.backend.smallest(model_ask)
     if start.is_hybrid:
         kernels = tuple({backend.smallest(ask) for backend, ask in pairs})
@@ -66,7 +66,7 @@ def block_sizes(start: Start, choices: Sequence[Choice | None], recurrent_page: 
         if not backend.reads(found.size, ask):
             raise EngineRejectsError(f"vLLM refuses: attention backend {backend.name} cannot read blocks of {found.size}")
     if own.rule_of(start).one_table:
-        backends.check_shared_kernel(whole, found.size)
+        selection.check_shared_kernel(whole, found.size)
     return found
 
 
@@ -142,7 +142,7 @@ def _stage_sizes(start: Start, choices: Sequence[Choice | None], page: int) -> l
     if stages == 1:
         return [block_sizes(start, choices, page)]
     held = [list(dict.fromkeys(place.kind for place in start.places if place.stage == stage)) for stage in range(stages)]
-    wanted = {backends.layouts((choice.backend, choice.ask) for kind in kinds if (choice := choices[kind]) is not None) for kinds in held}
+    wanted = {selection.layouts((choice.backend, choice.ask) for kind in kinds if (choice := choices[kind]) is not None) for kinds in held}
     if len(wanted) > 1:
         raise EngineRejectsError("vLLM refuses: its pipeline stages insist on different memory layouts", "use tensor parallelism")
     known: dict[tuple[int, ...], blocksize.Blocks] = {}

@@ -66,6 +66,8 @@ MTP_FAMILIES: dict[str, int] = {
         1,
     ),
 }
+#: Families that vLLM has an MTP model for, whose draft layers' caches kvcalc has no rule for.
+_UNKNOWN_DRAFTS = frozenset({"dots3_note_text", "inkling_text", "step5"})
 #: Families of which vLLM runs the first draft layer only, however many the checkpoint has.
 _FIRST_ONLY = ("mimo_v2", "mimo_v2_flash")
 
@@ -95,6 +97,8 @@ def draft_layers(architecture: Architecture, method: str | None, notes: list[str
 
 def _mtp_layers(architecture: Architecture) -> list[tuple[State, ...]]:
     family, draft = architecture.family, architecture.draft
+    if family in _UNKNOWN_DRAFTS:
+        raise UnsupportedArchitectureError(f"kvcalc does not know the draft layers that vLLM runs for {family} with speculative_method mtp")
     silent = MTP_FAMILIES.get(family)
     if silent is None:
         raise EngineRejectsError(f"vLLM refuses speculative_method mtp: it has no MTP model for {family}", "leave speculative_method out")

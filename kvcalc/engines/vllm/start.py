@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc.engines.vllm import compressed, dtypes, recurrent, settings, speculation
 from kvcalc.engines.vllm.attention import is_attention, is_kept, is_mla, kept_states
-from kvcalc.engines.vllm.backends import get_backend
+from kvcalc.engines.vllm.selection import get_backend
 from kvcalc.engines.vllm.support import check_pipeline, check_support
 from kvcalc.errors import EngineRejectsError, UsageError
 from kvcalc.units import clean

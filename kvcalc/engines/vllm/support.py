@@ -103,7 +103,7 @@ PLUGIN_FAMILIES = frozenset({"bart", "mbart", "florence2"})
 
 #: Families and classes whose vLLM model keeps caches of its own kind, for which kvcalc has no rule (vllm/models/*).
 OWN_CACHES: dict[str, str] = {
-    "step5": "summaries beside a ring of the open group",
+    "step5": "summaries of token groups and a ring of the open one, whose sizes (sparse_config) are not among what kvcalc reads",
 }
 
 #: Recurrent layers that vLLM has a model for, by family.

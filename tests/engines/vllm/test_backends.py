@@ -14,12 +14,8 @@ from kvcalc.engines.vllm.backends import (
     TRITON,
     Ask,
     Backend,
-    check_layouts,
-    check_shared_kernel,
-    preferred_block,
-    select_backend,
-    uneven_backend,
 )
+from kvcalc.engines.vllm.selection import check_layouts, check_shared_kernel, preferred_block, select_backend, uneven_backend
 from kvcalc.engines.vllm.start import read_start
 from kvcalc.errors import EngineRejectsError, UsageError
 

@@ -171,6 +171,13 @@ def test_dots3_note_pads_its_rows_to_those_of_its_windows() -> None:
         fitting(found, GIB, args={"disable_hybrid_kv_cache_manager": True})
 
 
+def test_draft_layers_without_a_rule_are_named() -> None:
+    convolutions = [ShortConv(channels=channels, conv_kernel=4) for channels in (512, 512, 1_536, 1_536)]
+    found = uniform(6, Full(kv_heads=4, head_dim=128), *convolutions, family="inkling_text")
+    with pytest.raises(UnsupportedArchitectureError, match="does not know the draft layers"):
+        plan(found, context=64, args={"speculative_method": "mtp"})
+
+
 def test_zaya_runs_without_the_states_of_its_convolutions() -> None:
     states = (Full(kv_heads=2, query_heads=8, head_dim=128), Fixed(name="cca_conv", elements=2_560), Fixed(name="cca_value", elements=128))
     found = plan(uniform(40, *states, family="zaya"), context=1_024)

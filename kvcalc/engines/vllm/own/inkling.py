@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.engines.vllm import attention, layers
 from kvcalc.engines.vllm.attention import Choice
-from kvcalc.engines.vllm.backends import FLASH_ATTN, HOPPER, require
+from kvcalc.engines.vllm.backends import FLASH_ATTN, HOPPER
+from kvcalc.engines.vllm.selection import require
 from kvcalc.engines.vllm.specs import SLIDING, Spec
 from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.formats import get_format

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from kvcalc.engines.vllm import attention, backends, dtypes, layers
 from kvcalc.engines.vllm.attention import Choice
-from kvcalc.engines.vllm.backends import Ask, Backend, require
+from kvcalc.engines.vllm.backends import Ask, Backend
+from kvcalc.engines.vllm.selection import require
 from kvcalc.errors import UnsupportedArchitectureError
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.engines.vllm import attention, dtypes, layers, recurrent
 from kvcalc.engines.vllm.attention import Choice
-from kvcalc.engines.vllm.backends import Ask, Backend, require
+from kvcalc.engines.vllm.backends import Ask, Backend
+from kvcalc.engines.vllm.selection import require
 from kvcalc.engines.vllm.specs import RING, Spec
 from kvcalc.errors import EngineRejectsError
 from kvcalc.formats import get_format

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.engines.vllm import attention, layers
 from kvcalc.engines.vllm.attention import Choice
-from kvcalc.engines.vllm.backends import select_backend
+from kvcalc.engines.vllm.selection import select_backend
 from kvcalc.engines.vllm.specs import FULL
 
 if TYPE_CHECKING:
