@@ -179,7 +179,7 @@ _IDLE = {
         --eplb-min-rebalancing-utilization-threshold --expert-distribution-recorder-mode --expert-distribution-recorder-buffer-size
         --expert-balancedness-report-mode --deepep-config --moe-dense-tp-size --elastic-ep-backend --mooncake-ib-device
         --elastic-ep-join-mode --elastic-ep-join-rank-offset --elastic-ep-initial-size --max-ep-size --elastic-ep-scale-timeout
-        --mamba-cache-philox-rounds --mamba-track-interval --linear-attn-backend --linear-attn-decode-backend --linear-attn-prefill-backend
+        --mamba-cache-philox-rounds --linear-attn-backend --linear-attn-decode-backend --linear-attn-prefill-backend
         --linear-attn-verify-backend --hicache-host-memory-mode --hicache-write-policy --hicache-io-backend --hicache-mem-layout
         --hicache-storage-prefetch-policy --hicache-storage-backend-extra-config --hicache-storage-prefetch-retry-poll-interval
         --hicache-storage-prefetch-retry-max-attempts --unified-cache-external-linker-backend --unified-cache-external-linker-config
