@@ -74,11 +74,12 @@ def is_mergeable(specs: Sequence[Spec]) -> bool:
     first = specs[0]
     if all(spec == first for spec in specs):
         return True
-    if first.kind != FULL or any(spec._replace(limit=0) != first._replace(limit=0) for spec in specs):
+    if any(spec.kind != FULL for spec in specs):
         return False
+    # Windows are compared before anything else is.
     if len({spec.limit for spec in specs if spec.limit}) > 1:
         raise EngineRejectsError("vLLM refuses layers of different windows in one group", "leave disable_hybrid_kv_cache_manager out")
-    return True
+    return not any(spec._replace(limit=0) != first._replace(limit=0) for spec in specs)
 
 
 def is_one_type(specs: Sequence[Spec]) -> bool:

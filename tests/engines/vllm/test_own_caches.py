@@ -13,7 +13,7 @@ from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.overrides import override
 from kvcalc.sources.hf_config import read_config
 from kvcalc.sources.resolve import resolve
-from kvcalc.states import Fixed, Full, Index, Latent, ShortConv
+from kvcalc.states import Fixed, Full, Index, Latent, ShortConv, Sliding
 from kvcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -156,6 +156,14 @@ def test_inkling_keeps_its_convolutions_as_pages_of_a_window() -> None:
     assert pool.block_bytes == 6 * conv.page
     with pytest.raises(EngineRejectsError, match="8 is more than the 4 KV heads"):
         fitting(uniform(6, Full(kv_heads=4, head_dim=128), *convolutions, family="inkling_text"), GIB, tensor_parallel=8)
+
+
+def test_windows_of_inkling_and_of_its_convolutions_do_not_unite() -> None:
+    """vLLM 0.33: "All attention layers in the same KV cache group must have the same window size"."""
+    convolutions = [ShortConv(channels=channels, conv_kernel=4) for channels in (512, 512, 1_536, 1_536)]
+    layers = {"w": (Sliding(window=512, kv_heads=4, head_dim=128), *convolutions), "f": (Full(kv_heads=4, head_dim=128), *convolutions)}
+    with pytest.raises(EngineRejectsError, match="different windows in one group"):
+        fitting(model(["w*5", "f"], 12, layers, "inkling_text"), GIB, args={"disable_hybrid_kv_cache_manager": True})
 
 
 def test_dots3_note_pads_its_rows_to_those_of_its_windows() -> None:
