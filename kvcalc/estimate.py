@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.engines import get_engine
@@ -52,7 +52,12 @@ def estimate(request: Request) -> Estimate:
 
         share_of(request.engine, get_gpu(request.workload.gpu))
     architecture = load(request.model)
-    return Estimate(architecture, request.workload, get_engine(request.engine).plan(architecture, request.workload))
+    plan = get_engine(request.engine).plan(architecture, request.workload)
+    if request.workload.engine_args:
+        from kvcalc.memory_budget import idle_share
+
+        plan = replace(plan, notes=(*plan.notes, *idle_share(request, plan.notes, fits=False)))
+    return Estimate(architecture, request.workload, plan)
 
 
 def model_dict(architecture: Architecture) -> dict[str, Any]:

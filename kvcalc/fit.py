@@ -128,7 +128,7 @@ def fit(request: Request, *, budget: Budget | None = None, beyond: bool = False)
         capacity,
         None if workload.context == -1 and not fits else least_memory(fitting, asked),
         () if fits else tuple(remedies(architecture, engine, settled, budget, fitting, longest)),
-        notes=tuple(dict.fromkeys((*plan.notes, *capacity.notes, *idle_share(request, plan.notes)))),
+        notes=tuple(dict.fromkeys((*plan.notes, *capacity.notes, *idle_share(request, plan.notes, fits=True)))),
         warnings=tuple(dict.fromkeys((*plan.warnings, *capacity.warnings))),
     )
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 #: A trace of a million requests is under 64 MiB in any of the forms.
 LARGEST_TRACE = 64 * MIB
 MOST_REQUESTS = 2_000_000
+#: More different lengths than a trace has: each is planned under every way of allocating.
+MOST_LENGTHS = 100_000
 #: Quantiles that a distribution is drawn at: its midpoints, so that the same text always gives the same traffic.
 DRAWN = 10_000
 BLOCK_SIZES = (16, 32, 64, 128, 256)
@@ -96,6 +98,8 @@ def _counted(values: Iterable[int], origin: str) -> Lengths:
         if number >= MOST_REQUESTS:
             raise UsageError(f"--lengths: {origin} has more than {MOST_REQUESTS:,} requests", "sample it")
         counts[tokens] += 1
+        if len(counts) > MOST_LENGTHS:
+            raise UsageError(f"--lengths: {origin} has more than {MOST_LENGTHS:,} different lengths", "sample it, or round the lengths")
     if not counts:
         raise InvalidConfigError(f"{origin} holds no request lengths")
     return Lengths(dict(counts), origin)

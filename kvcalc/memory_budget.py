@@ -213,15 +213,18 @@ def utilization_for(engine: str, memory: MemoryBudget, needed: int) -> tuple[str
     return share.setting, Fraction(math.ceil(exact * 1000), 1000)
 
 
-def idle_share(request: Request, said: Iterable[str]) -> tuple[str, ...]:
-    """A note where the engine's share of a card is set and the memory for the cache is given, so that the share does nothing.
+def idle_share(request: Request, said: Iterable[str], *, fits: bool) -> tuple[str, ...]:
+    """A note where the engine's share of a card is set and no card is divided, so that the share does nothing.
 
     said    notes of the engine, which may speak of it already
+    fits    something is fitted into a memory; else an estimate is asked for
     """
-    share = _SHARES[request.engine]
-    if share.free or request.workload.kv_memory is None or not _sets(request, share.setting) or any(share.setting in note for note in said):
+    share, given = _SHARES[request.engine], request.workload.kv_memory is not None
+    idle = not fits or (given and not share.free)
+    if not idle or not _sets(request, share.setting) or any(share.setting in note for note in said):
         return ()
-    return (f"{share.setting} changes nothing here: it divides a card, and the memory for the cache is given",)
+    why = "the memory for the cache is given" if fits else "an estimate divides none"
+    return (f"{share.setting} changes nothing here: it divides a card, and {why}",)
 
 
 def _sets(request: Request, setting: str) -> bool:

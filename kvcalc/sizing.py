@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.engines import BY_LAYERS, get_engine
 from kvcalc.errors import KvcalcError, UsageError
-from kvcalc.estimate import model_dict, workload_dict
+from kvcalc.estimate import engine_dict, model_dict, workload_dict
 from kvcalc.fit import Budget, Fit, Remedy, fit, largest_context, most_sequences
 from kvcalc.fit_table import FitTable, fit_table
 from kvcalc.hardware import gpus
@@ -270,15 +270,20 @@ def _ranked(architecture: Architecture, request: Request, shares: Mapping[str, A
 
 
 def rank_document(request: Request, rows: list[Ranked]) -> dict[str, Any]:
-    """The document `kvcalc.sizing/1`."""
+    """The document `kvcalc.sizing/1`; the engine's settings are those on the first row's devices."""
     architecture, engine = load(request.model), get_engine(request.engine)
-    context = engine.context_of(architecture, request.workload)
+    running = {"name": engine.name, "version": engine.version, "args": dict(request.workload.engine_args)}
+    context, kv_dtype = engine.context_of(architecture, request.workload), request.workload.kv_dtype
+    if rows:
+        best = over(replace(request, workload=replace(request.workload, gpu=rows[0].gpu)), rows[0].devices)
+        plan = engine.plan(architecture, best.workload)
+        running, kv_dtype = engine_dict(plan), plan.kv_dtype
     return {
         "schema": "kvcalc.sizing/1",
         "model": model_dict(architecture),
         "workload": workload_dict(request.workload, context),
-        "engine": {"name": engine.name, "version": engine.version, "args": dict(request.workload.engine_args)},
-        "kv_dtype": request.workload.kv_dtype,
+        "engine": running,
+        "kv_dtype": kv_dtype,
         "gpus": [row.to_dict() for row in rows],
         "notes": ["weights and overhead are estimates; the smallest number of each card, tensor parallel sizes 1 to 32"],
         "warnings": [],

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvcalc.architecture import Architecture, Layout
-from kvcalc.errors import KvcalcError
+from kvcalc.errors import KvcalcError, UsageError
 from kvcalc.lengths import Lengths, read_lengths, traffic
 from kvcalc.states import Full, GatedDeltaNet, Sliding, State
 
@@ -112,6 +112,15 @@ def test_files_that_hold_none_name_the_line(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(KvcalcError, match=r"trace\.csv"):
         read_lengths(str(path))
+
+
+def test_more_different_lengths_than_a_trace_has(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("\n".join(map(str, range(1, 100_002))))
+    with pytest.raises(UsageError, match="more than 100,000 different lengths"):
+        read_lengths(str(path))
+    path.write_text("\n".join(["5", "6"] * 100_001))
+    assert read_lengths(str(path)).counts == {5: 100_001, 6: 100_001}
 
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=40))

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kvcalc.errors import EngineRejectsError, UsageError
+from kvcalc.estimate import estimate
 from kvcalc.fit import Budget, fit
 from kvcalc.hardware import get_gpu, gpus
 from kvcalc.memory_budget import MemoryBudget, memory_budget, sglang_fraction, without_share
 from kvcalc.request import parse_request
-from kvcalc.sizing import rank, size
+from kvcalc.sizing import rank, rank_document, size
 from kvcalc.sources import load
 from kvcalc.units import GIB
 from kvcalc.workload import Workload
@@ -176,6 +177,18 @@ def test_cards_are_ranked_by_memory_in_all() -> None:
     sizes = [row.devices * row.memory for row in rows]
     assert sizes == sorted(sizes)
     assert rows[0].devices == 1
+
+
+def test_a_ranking_says_what_the_engine_runs_with() -> None:
+    request = parse_request({"model": "deepseek-v3", "engine": "vllm", "context": 8192, "engine_args": {"max_num_seqs": 64}})
+    rows = rank(request)
+    found = rank_document(request, rows)
+    first = {"gpu": f"{rows[0].gpu}:{rows[0].devices}", "context": 8192, "engine_args": {"max_num_seqs": 64}}
+    best = estimate(parse_request({"model": "deepseek-v3", "engine": "vllm", **first})).to_dict()
+    assert (found["engine"], found["kv_dtype"]) == (best["engine"], best["kv_dtype"])
+    assert (found["engine"]["args"]["max_num_seqs"], found["kv_dtype"]) == (64, "bf16")
+    nothing = rank_document(request, [])
+    assert (nothing["kv_dtype"], nothing["engine"]["args"]) == ("auto", {"max_num_seqs": 64})
 
 
 def test_an_engine_is_not_offered_cards_that_it_does_not_run_on() -> None:

@@ -52,7 +52,8 @@ def _verdict(case: Case) -> Verdict:
     budget, workload = case.budget, case.budget.request.workload
     try:
         plan, checks = case.ask(workload, case.fitting(workload))
-        growth, memory, notes = case.growth(plan), case.memory(workload), (*budget.notes, *idle_share(budget.request, plan.notes))
+        growth, memory = case.growth(plan), case.memory(workload)
+        notes = (*budget.notes, *idle_share(budget.request, plan.notes, fits=True))
         if not any(check.over for check in checks):
             return Verdict(budget, "pass", plan, checks, growth=growth, memory=memory, notes=notes)
         return Verdict(budget, "over", plan, checks, tuple(remedies(case, plan, checks)), growth=growth, memory=memory, notes=notes)

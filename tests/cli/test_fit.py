@@ -75,6 +75,19 @@ def test_a_share_of_a_card_where_none_is_divided(ask: Callable[..., Answer], eng
 
 
 @pytest.mark.parametrize(
+    ("engine", "setting", "said"),
+    [
+        ("vllm", "gpu_memory_utilization", "changes nothing here: it divides a card, and an estimate divides none"),
+        ("sglang", "mem_fraction_static", "decides how much memory there is for the pools, not what they hold"),
+        ("tensorrt-llm", "free_gpu_memory_fraction", "changes nothing here: it divides a card, and an estimate divides none"),
+    ],
+)
+def test_a_share_of_a_card_in_an_estimate(ask: Callable[..., Answer], engine: str, setting: str, said: str) -> None:
+    assert ask("estimate", "llama-3.1-8b", "-e", engine, "-E", f"{setting}=0.8").err.count(f"{setting} {said}") == 1
+    assert said not in ask("estimate", "llama-3.1-8b", "-e", engine).err
+
+
+@pytest.mark.parametrize(
     ("engine", "setting"),
     [("vllm", "gpu_memory_utilization"), ("sglang", "mem_fraction_static"), ("tensorrt-llm", "free_gpu_memory_fraction")],
 )

@@ -145,7 +145,7 @@ def pool_notes(start: Start, pool: Pool, context: int) -> list[str]:
         notes.append(f"window layers keep room for {batches * step:,} tokens in flight: {batches} x max_num_batched_tokens of {step:,}")
     if pool.groups:
         notes.append(
-            f"the pool holds back one block of {pool.block_bytes:,} B a GPU (the null block), which fit counts and these bytes do not"
+            f"the pool holds back one block of {pool.block_bytes:,} B a GPU (the null block): what fits counts it, the bytes of a cache do not"
         )
     asked = start.args["block_size"]
     if asked is not None and pool.block_size != asked:
