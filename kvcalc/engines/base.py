@@ -66,6 +66,9 @@ _READERS: dict[str, Callable[[object], Any]] = {
 }
 
 
+_TYPES = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a text", "list": "a list"}
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One setting under the engine's own name.
@@ -90,15 +93,21 @@ class Setting:
             return self.default
         result = _READERS[self.type](value.strip() if isinstance(value, str) else value)
         if result is None or not self._in_range(result):
-            ends = [f"{word} {end:g}" for word, end in (("at least", self.least), ("at most", self.most)) if end is not None]
-            wanted = " of ".join((self.type, " and ".join(ends))) if ends else self.type
-            raise UsageError(f"engine setting {self.name}: {clean(repr(value), 40)} is not a valid {wanted}", self.about)
+            raise UsageError(f"engine setting {self.name}: {clean(repr(value), 40)} is not {self.wanted}", self.about)
         if self.choices and result not in self.choices:
             raise UsageError(
                 f"engine setting {self.name}: unknown value {clean(repr(value), 40)}",
                 nearest(str(result), self.choices) or "one of " + ", ".join(self.choices),
             )
         return result
+
+    @property
+    def wanted(self) -> str:
+        """What a value has to be, in words: `a whole number of at least 1`."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        ends = [f"{word} {end:g}" for word, end in (("at least", self.least), ("at most", self.most)) if end is not None]
+        return _TYPES[self.type] + (f" of {' and '.join(ends)}" if ends else "")
 
     def _in_range(self, number: Any) -> bool:
         if not isinstance(number, int | float):

@@ -136,7 +136,6 @@ def of_setting(setting: Setting) -> Callable[[str, Any], Any]:
         try:
             return setting.read(value)
         except UsageError:
-            wanted = "one of " + ", ".join(setting.choices) if setting.choices else f"a valid {setting.type}"
-            raise UsageError(f"{flag}: its value is not {wanted}", setting.about) from None
+            raise UsageError(f"{flag}: its value is not {setting.wanted}", setting.about) from None
 
     return read

@@ -80,7 +80,7 @@ REFUSED = {
     "--dtype int3": "--dtype: its value is not one of auto",
     "--tp": "--tp has no value",
     "--trust-remote-code x": "a word behind --trust-remote-code is neither",
-    "--page-size 0": "--page-size: its value is not a valid int",
+    "--page-size 0": "--page-size: its value is not a whole number",
 }
 
 

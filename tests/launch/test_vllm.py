@@ -135,7 +135,7 @@ REFUSED = {
     "-tp 0": "--tensor-parallel-size: its value is not a whole number of at least 1",
     "-tp two": "--tensor-parallel-size: its value is not a whole number of at least 1",
     "--enforce-eager=true": "--enforce-eager takes no value",
-    "--gpu-memory-utilization 2": "--gpu-memory-utilization: its value is not a valid float",
+    "--gpu-memory-utilization 2": "--gpu-memory-utilization: its value is not a number",
     "--mamba-cache-dtype int3": "--mamba-cache-dtype: its value is not one of auto",
     "--port 8000 stray": "a word behind --port is neither a flag nor the value of one",
     "--model https://me:secret@example.org/x": "--model: kvcalc does not read the model from this address",
