@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc.engines import get_engine
 from kvcalc.errors import UsageError
-from kvcalc.launch.reading import of_setting
+from kvcalc.launch.reading import model, name, of_setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -172,6 +172,19 @@ def weights(why: str, *, unless: tuple[Any, ...] = (False,)) -> Does:
     return does
 
 
+def quantized(made: Mapping[str, str], stored: Mapping[str, str], unnamed: Does) -> Does:
+    """The type of the weights: `made` so at start whatever the files hold, or as `stored` in them; `unnamed` is for any other word."""
+
+    def does(reading: Reading, flag: str, value: Any) -> None:
+        word = name(flag, value).lower()
+        reading.requantised = word in made
+        reading.weight_dtype = made.get(word) or stored.get(word)
+        if reading.weight_dtype is None:
+            unnamed(reading, flag, word)
+
+    return does
+
+
 # ── the reader ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -202,7 +215,7 @@ def go_through(words: Sequence[str], syntax: Syntax, *, positionals: int = 0) ->
         if flag is None:
             before = _shown(spelled)
             unknown.append(before)
-            list(_values(rest, syntax, most=1 if len(others) < positionals else None))
+            list(_values(rest, most=1 if len(others) < positionals else None))
             continue
         before = spelled
         read = _value(flag, spelled, value if has_value else None, rest, syntax, off=off)
@@ -220,8 +233,8 @@ def _is_flag(word: str) -> bool:
 def _flag(spelled: str, syntax: Syntax) -> tuple[Flag | None, str, bool]:
     """The flag, the key behind its dot, and whether the spelling switches it off."""
     base, _, key = spelled.partition(".") if syntax.dotted else (spelled, "", "")
-    name, off = syntax.spell(base)
-    flag = syntax.flags.get(name)
+    known, off = syntax.spell(base)
+    flag = syntax.flags.get(known)
     return (None if flag is not None and off and flag.takes != "nothing" else flag), key, off
 
 
@@ -240,15 +253,14 @@ def _value(flag: Flag, spelled: str, value: str | None, rest: list[str], syntax:
         return [value] if flag.takes == "many" else value
     if syntax.greedy and rest:
         return rest.pop()
-    found = list(_values(rest, syntax, most=None if flag.takes == "many" else 1))
+    found = list(_values(rest, most=None if flag.takes == "many" else 1))
     if not found and flag.takes != "maybe":
         raise UsageError(f"{spelled} has no value", "write its value behind it")
     return found if flag.takes == "many" else found[0] if found else True
 
 
-def _values(rest: list[str], syntax: Syntax, *, most: int | None) -> Iterator[str]:
+def _values(rest: list[str], *, most: int | None) -> Iterator[str]:
     """Takes up to `most` words off `rest` that are no flags."""
-    del syntax
     count = 0
     while rest and (most is None or count < most) and not _is_flag(rest[-1]):
         count += 1
@@ -263,7 +275,9 @@ def _merged(earlier: tuple[Flag, Any] | None, key: str, value: str) -> dict[str,
 
 
 def apply(given: Given, reading: Reading) -> None:
-    """Let every flag do what it does. Raises what the tables raise."""
+    """Let every flag do what it does; the first word that belongs to none is the model. Raises what the tables raise."""
     for flag, value in given.flags.values():
         flag.does(reading, flag.name, value)
-    reading.warnings.extend(f"{name} is not a flag that kvcalc knows of this engine: it was not read" for name in given.unknown)
+    reading.warnings.extend(f"{flag} is not a flag that kvcalc knows of this engine: it was not read" for flag in given.unknown)
+    if given.others:
+        reading.model = model("the model", given.others[0])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvcalc.errors import UsageError
 from kvcalc.launch.flags import IDLE, Syntax, apply, go_through, switches, values
-from kvcalc.launch.reading import Reading, model, name, whole
+from kvcalc.launch.reading import Reading, name, whole
 
 if TYPE_CHECKING:
     from kvcalc.launch.launchers import Found
@@ -44,8 +44,6 @@ def read(found: Found) -> Reading:
     reading = Reading("ollama", words=_WORDS)
     given = go_through(found.words, _SYNTAX, positionals=_MOST if found.program == "run" else 0)
     apply(given, reading)
-    if given.others:
-        reading.model = model("the model", given.others[0])
     for variable, value in found.environment.items():
         if variable.startswith(_PREFIX):
             _variable(reading, variable, value)

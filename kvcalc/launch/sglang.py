@@ -20,6 +20,7 @@ from kvcalc.launch.flags import (
     keeps,
     lists,
     perhaps,
+    quantized,
     refused,
     settings,
     switches,
@@ -53,14 +54,6 @@ def _dtype(reading: Reading, flag: str, text: str) -> None:
     reading.dtype = _DTYPES[text]
 
 
-def _quantization(reading: Reading, flag: str, text: str) -> None:
-    word = name(flag, text).lower()
-    reading.requantised = word in _REQUANTIZED
-    reading.weight_dtype = _REQUANTIZED.get(word) or _QUANTIZED.get(word)
-    if reading.weight_dtype is None:
-        weights("does not tell the size of the weights", unless=("unquant",))(reading, flag, word)
-
-
 def _speculation(reading: Reading, flag: str, text: str) -> None:
     word = name(flag, text).upper()
     if word not in _SPECULATION:
@@ -86,7 +79,7 @@ _TRANSLATED = {
     **values(asks("decode_context_parallel", whole), "--dcp-size/--decode-context-parallel-size"),
     **values(_data_parallel, "--dp-size/--data-parallel-size/--dp"),
     **values(_dtype, "--dtype"),
-    **values(_quantization, "--quantization"),
+    **values(quantized(_REQUANTIZED, _QUANTIZED, weights("does not tell the size of the weights", unless=("unquant",))), "--quantization"),
     **values(_speculation, "--speculative-algorithm"),
     **values(_backend, "--attention-backend"),
 }
@@ -275,8 +268,6 @@ def read(found: Found) -> Reading:
     given = go_through(with_file(found, _SYNTAX, ("--config",)), _SYNTAX, positionals=1 if found.program == "serve" else 0)
     reading = Reading("sglang", words=_WORDS)
     apply(given, reading)
-    if given.others:
-        reading.model = model("the model", given.others[0])
     if reading.settings.get("enable_dp_attention"):
         reading.settings["dp_size"], reading.replicas = reading.replicas, 1
     _drafts(reading, {flag: value for flag, (_, value) in given.flags.items()})

@@ -25,7 +25,7 @@ from kvcalc.launch.flags import (
     values,
     weights,
 )
-from kvcalc.launch.reading import Reading, model, name, whole
+from kvcalc.launch.reading import Reading, name, whole
 
 if TYPE_CHECKING:
     from kvcalc.launch.launchers import Found
@@ -107,6 +107,4 @@ def read(found: Found) -> Reading:
     given = go_through(words, _SYNTAX, positionals=1)
     reading = Reading("tensorrt-llm", words=_WORDS)
     apply(given, reading)
-    if given.others:
-        reading.model = model("the model", given.others[0])
     return reading

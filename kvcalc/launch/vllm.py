@@ -24,6 +24,7 @@ from kvcalc.launch.flags import (
     keeps,
     lists,
     perhaps,
+    quantized,
     refused,
     sets,
     settings,
@@ -81,14 +82,6 @@ def _dtype(reading: Reading, flag: str, text: str) -> None:
     if text not in _DTYPES:
         raise UsageError(f"{flag}: kvcalc reads half, float16, bfloat16 and auto", "vLLM's cache of a float32 model is not among its rules")
     reading.dtype = _DTYPES[text]
-
-
-def _quantization(reading: Reading, flag: str, text: str) -> None:
-    word = name(flag, text).lower()
-    reading.requantised = word in _REQUANTIZED
-    reading.weight_dtype = _REQUANTIZED.get(word) or _QUANTIZED.get(word)
-    if reading.weight_dtype is None:
-        weights("does not tell the size of the weights")(reading, flag, text)
 
 
 def _mapping(flag: str, given: Any) -> dict[str, Any]:
@@ -171,7 +164,7 @@ _TRANSLATED = {
     **values(asks("decode_context_parallel", whole), "--decode-context-parallel-size/-dcp"),
     **values(asks("kv_memory", human), "--kv-cache-memory-bytes"),
     **values(_dtype, "--dtype"),
-    **values(_quantization, "--quantization/-q"),
+    **values(quantized(_REQUANTIZED, _QUANTIZED, weights("does not tell the size of the weights")), "--quantization/-q"),
     **values(_data_parallel, "--data-parallel-size/-dp"),
     **values(_speculation, "--speculative-config/-sc"),
     **values(_method, "--spec-method"),
@@ -326,8 +319,6 @@ def read(found: Found) -> Reading:
     given = go_through(words, _SYNTAX, positionals=1 if found.program == "serve" else 0)
     reading = Reading("vllm", words=_WORDS)
     apply(given, reading)
-    if given.others:
-        reading.model = model("the model", given.others[0])
     speculates = reading.settings.keys() & {"speculative_method", "num_speculative_tokens"}
     if speculates and reading.settings.get("speculative_method") is None:
         raise UsageError("the method of speculation is not said, and goes by the draft model's config", "name it: --spec-method eagle3")
