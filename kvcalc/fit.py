@@ -126,7 +126,7 @@ def fit(request: Request, *, budget: Budget | None = None, beyond: bool = False)
         longest,
         most_sequences(fitting, asked),
         capacity,
-        None if workload.context == -1 and not fits else least_memory(fitting, asked),
+        None if workload.context == -1 and not fits else least_memory(fitting, asked, plan.per_device),
         () if fits else tuple(remedies(architecture, engine, settled, budget, fitting, longest)),
         notes=tuple(dict.fromkeys((*plan.notes, *capacity.notes, *idle_share(request, plan.notes, fits=True)))),
         warnings=tuple(dict.fromkeys((*plan.warnings, *capacity.warnings))),
@@ -165,13 +165,15 @@ def most_sequences(fitting: Fitting, context: int) -> int | None:
     return found if found != MOST_SEQUENCES else None
 
 
-def least_memory(fitting: Fitting, context: int) -> int | None:
-    """The least bytes per device in which the asked sequences of `context` tokens fit; None where no memory is enough."""
+def least_memory(fitting: Fitting, context: int, planned: int) -> int | None:
+    """The least bytes per device in which the asked sequences of `context` tokens fit; None where no memory is enough.
+
+    planned    bytes per device of their plan: where the search begins
+    """
 
     def short(memory: int) -> bool:
         return not replace(fitting, memory=memory).admits(context, fitting.workload.sequences)
 
-    planned = fitting.plan(replace(fitting.workload, context=context)).per_device
     if not short(planned):  # an engine may start with less than it would fill
         return (last_that(lambda memory: short(memory - 1), planned) or 0) if planned else 0
     missing = last_that(lambda more: short(planned + more - 1), MOST_MEMORY) or 0

@@ -22,7 +22,7 @@ from kvcalc.hardware import Gpu, get_gpu
 from kvcalc.units import GIB, MIB, clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from kvcalc.architecture import Architecture
     from kvcalc.request import Request
@@ -146,6 +146,11 @@ class MemoryBudget:
             "kv_high": self.kv_high,
             "sure": dict(self.sure),
         }
+
+
+def on_card(workload: Workload, shares: Mapping[str, Any]) -> bool:
+    """The memory for the cache is what a device leaves: a card of the catalogue, or one whose memory is among the shares."""
+    return workload.kv_memory is None and (workload.gpu is not None or "memory" in shares)
 
 
 def share_of(engine: str, gpu: Gpu) -> Share:

@@ -14,7 +14,7 @@ from kvcalc.estimate import engine_dict, model_dict, workload_dict
 from kvcalc.fit import Budget, Fit, Remedy, fit, largest_context, most_sequences
 from kvcalc.fit_table import FitTable, fit_table
 from kvcalc.hardware import gpus
-from kvcalc.memory_budget import MemoryBudget, memory_budget, utilization_for, without_share
+from kvcalc.memory_budget import MemoryBudget, memory_budget, on_card, utilization_for, without_share
 from kvcalc.sources import load
 from kvcalc.sources.weights import measured_weights
 
@@ -137,30 +137,26 @@ def _with_cards(
         yield Remedy(setting, enough, f"{enough} devices instead of {devices}")
     if shares.get("weights") is not None or architecture.parameters is None:
         return
-    now = _weights(architecture, request, shares)
     for name in REMEDY_QUANTS if request.engine in BY_LAYERS else REMEDY_WEIGHTS:
         narrower = {**shares, "weight_dtype": name, "measured": None}
-        if _weights(architecture, request, narrower) < now and _holds(architecture, request, narrower):
+        weights = memory_budget(architecture, request, **narrower).weights
+        if weights < memory.weights and _holds(architecture, request, narrower):
             yield Remedy("weight_dtype", name, f"weights in {name}, if there is such a checkpoint")
             return
 
 
-def _weights(architecture: Architecture, request: Request, shares: Mapping[str, Any]) -> int:
-    """Bytes of the weights on one device."""
-    return memory_budget(architecture, request, **shares).weights
+def fit_or_size(request: Request, *, beyond: bool = False, **shares: Any) -> Fit | Sized:
+    """What fits into the memory that the request names, else on its card. Raises what either raises, UsageError without both."""
+    return size(request, beyond=beyond, **shares) if on_card(request.workload, shares) else fit(request, beyond=beyond)
 
 
-def table_on_card(request: Request, formats: Sequence[str], **shares: Any) -> FitTable:
-    """How many sequences of each length fit on the request's GPU; `shares` as for `size`."""
+def table_or_size(request: Request, formats: Sequence[str], **shares: Any) -> FitTable:
+    """How many sequences of each length fit into the memory that the request names, else on its card; as `fit_or_size`."""
+    if not on_card(request.workload, shares):
+        return fit_table(request, formats)
     architecture = load(request.model)
     memory = memory_budget(architecture, request, **_measured_once(request, shares))
     return fit_table(replace(without_share(request), model=architecture), formats, budget=Budget(memory.kv_likely, memory.origin()))
-
-
-def fit_or_size(request: Request) -> Fit | Sized:
-    """What fits into the memory that the request names, else on its card. Raises what either raises, UsageError without both."""
-    by_card = request.workload.kv_memory is None and request.workload.gpu is not None
-    return size(request) if by_card else fit(request)
 
 
 def _limits(architecture: Architecture, request: Request, context: int, kv_memory: int, *, beyond: bool) -> tuple[int | None, int | None]:

@@ -51,8 +51,9 @@ def _model_of(budget: Budget) -> str:
 def _verdict(case: Case) -> Verdict:
     budget, workload = case.budget, case.budget.request.workload
     try:
-        plan, checks = case.ask(workload, case.fitting(workload))
-        growth, memory = case.growth(plan), case.memory(workload)
+        started = case.fitting(workload)
+        plan, checks = case.ask(workload, started)
+        growth, memory = case.growth(plan), started.memory if case.needs_memory else None
         notes = (*budget.notes, *idle_share(budget.request, plan.notes, fits=True))
         if not any(check.over for check in checks):
             return Verdict(budget, "pass", plan, checks, growth=growth, memory=memory, notes=notes)
@@ -77,17 +78,13 @@ class Case:
 
     def fitting(self, workload: Workload) -> Fitting:
         """The engine, started once for every context of that question, with the memory that its limits are about."""
-        memory = self.memory(workload)
-        if memory is not None and workload.kv_memory is None:
-            workload = without_share(replace(self.budget.request, workload=workload)).workload
-        return self.engine.fitting(self.architecture, workload, memory or 0)
-
-    def memory(self, workload: Workload) -> int | None:
-        """Bytes a device for the cache: given, or what its card leaves; None where no limit is about memory."""
-        if not self.needs_memory or workload.kv_memory is not None:
-            return workload.kv_memory if self.needs_memory else None
+        if not self.needs_memory:
+            return self.engine.fitting(self.architecture, workload, 0)
+        if workload.kv_memory is not None:
+            return self.engine.fitting(self.architecture, workload, workload.kv_memory)
         request = replace(self.budget.request, workload=workload)
-        return memory_budget(self.architecture, request, measured=self._measured, **self.budget.memory).kv_likely
+        left = memory_budget(self.architecture, request, measured=self._measured, **self.budget.memory).kv_likely
+        return self.engine.fitting(self.architecture, without_share(request).workload, left)
 
     def ask(self, workload: Workload, fitting: Fitting) -> tuple[Plan, tuple[Check, ...]]:
         """The plan, and every limit against its figure, those missed by the most first."""

@@ -65,12 +65,12 @@ def estimate(
         revision=revision,
         offline=offline,
     )
-    document, view = _side_by_side(request, engines, explain=explain) if len(engines) > 1 else _one(request, explain=explain)
+    document, view = _side_by_side(request, engines, explain=explain) if len(engines) > 1 else answer_of(request, explain=explain)
     emit(document, view, format_, output)
     return 0
 
 
-def _one(request: Request, *, explain: bool) -> tuple[dict[str, Any], ViewOf]:
+def answer_of(request: Request, *, explain: bool) -> tuple[dict[str, Any], ViewOf]:
     """`kvcalc.estimate/1`, with `--explain` the derivation besides."""
     from kvcalc.estimate import estimate as ask
     from kvcalc.render.estimate_view import view

@@ -75,7 +75,7 @@ def fit(
     """Does it fit? Largest context, most sequences, the engine's own capacity, and what would make it fit."""
     from kvcalc.render.output import say
 
-    shares = _shares(weights, weight_dtype, overhead, utilization, memory)
+    shares = shares_of(weights, weight_dtype, overhead, utilization, memory)
     _one_memory(kv_memory, gpu, gpus, shares)
     say(options.bare_sizes({"--kv-memory": kv_memory, "--memory": memory, "--weights": weights, "--overhead": overhead}))
     formats = options.words(kv_dtype, "--kv-dtype") if table else [kv_dtype]
@@ -121,7 +121,7 @@ def fit(
     return _fit(request, shares, beyond=beyond, require=require, format_=format_, output=output)
 
 
-def _shares(
+def shares_of(
     weights: str | None, weight_dtype: str | None, overhead: str | None, utilization: str | None, memory: str | None
 ) -> dict[str, Any]:
     """What divides a card's memory, only what was given."""
@@ -151,34 +151,21 @@ def _one_memory(kv_memory: str | None, gpu: str | None, gpus: str | None, shares
 
 
 def _fit(request: Request, shares: dict[str, Any], *, beyond: bool, require: bool, format_: str | None, output: str | None) -> int:
-    from kvcalc.fit import fit as ask
     from kvcalc.render import emit
     from kvcalc.render.fit_view import view
+    from kvcalc.sizing import fit_or_size
 
-    if request.workload.kv_memory is not None:
-        found = ask(request, beyond=beyond)
-        document = found.to_dict()
-    else:
-        from kvcalc.sizing import size
-
-        sized = size(request, beyond=beyond, **shares)
-        found, document = sized.fit, sized.to_dict()
-    emit(document, view, format_, output)
+    found = fit_or_size(request, beyond=beyond, **shares)
+    emit(found.to_dict(), view, format_, output)
     return EXIT_OVER_BUDGET if require and not found.fits else EXIT_OK
 
 
 def _table(request: Request, formats: list[str], shares: dict[str, Any], format_: str | None, output: str | None) -> int:
-    from kvcalc.fit_table import fit_table
     from kvcalc.render import emit
     from kvcalc.render.fit_table_view import view
+    from kvcalc.sizing import table_or_size
 
-    if request.workload.kv_memory is not None:
-        found = fit_table(request, formats)
-    else:
-        from kvcalc.sizing import table_on_card
-
-        found = table_on_card(request, formats, **shares)
-    emit(found.to_dict(), view, format_, output)
+    emit(table_or_size(request, formats, **shares).to_dict(), view, format_, output)
     return EXIT_OK
 
 

@@ -60,8 +60,7 @@ def launch(
 
     Nothing is executed. Options of kvcalc stand before the command.
     """
-    from kvcalc.cli.estimate import _one
-    from kvcalc.cli.fit import _shares
+    from kvcalc.cli.estimate import answer_of
     from kvcalc.launch.ask import Told, answer, read_command, with_notes
     from kvcalc.launch.ask import launch as ask
     from kvcalc.render import emit
@@ -72,7 +71,7 @@ def launch(
         if reading.revision not in (None, revision):
             raise UsageError("--revision says something else than the command's own", "leave one of them out")
         reading.revision, revision = revision, None
-    shares = _shares(weights, weight_dtype, overhead, utilization, memory)
+    shares = sizes.shares_of(weights, weight_dtype, overhead, utilization, memory)
     if kv_memory is not None and shares:
         raise UsageError("--kv-memory already says what is left for the cache", "leave out what divides a card's memory")
     named = options.hub_model(model or reading.model or "-", revision if model else None, offline=offline)
@@ -89,7 +88,7 @@ def launch(
         document, fits = answer(found)
         view = view_of(found.reading.remedy)
     else:
-        (document, view), fits = _one(found.request, explain=explain), True
+        (document, view), fits = answer_of(found.request, explain=explain), True
     emit(with_notes(document, found), view, format_, output)
     return EXIT_OVER_BUDGET if require and not fits else EXIT_OK
 

@@ -10,6 +10,7 @@ from kvcalc.errors import GatedError, HubUnavailableError, NotFoundError, Unknow
 from kvcalc.hardware import parse_gpu
 from kvcalc.launch.launchers import find
 from kvcalc.launch.words import read_words
+from kvcalc.memory_budget import on_card
 from kvcalc.request import parse_request
 from kvcalc.sources import load
 from kvcalc.units import clean
@@ -74,8 +75,7 @@ class Launch:
     @property
     def on_card(self) -> bool:
         """The memory for the cache is what a card leaves."""
-        workload = self.request.workload
-        return workload.kv_memory is None and (workload.gpu is not None or "memory" in self.shares)
+        return on_card(self.request.workload, self.shares)
 
 
 def read_command(given: Sequence[str], folder: Path | None = None) -> Reading:
@@ -177,15 +177,10 @@ def _shares(reading: Reading, told: Told, model: str) -> dict[str, Any]:
 
 def answer(found: Launch) -> tuple[dict[str, Any], bool]:
     """`kvcalc.fit/1`, and whether it fits, for a launch with a memory. Raises what planning raises."""
-    if found.request.workload.kv_memory is not None:
-        from kvcalc.fit import fit
+    from kvcalc.sizing import fit_or_size
 
-        fitted = fit(found.request)
-        return fitted.to_dict(), fitted.fits
-    from kvcalc.sizing import size
-
-    sized = size(found.request, **found.shares)
-    return sized.to_dict(), sized.fits
+    fitted = fit_or_size(found.request, **found.shares)
+    return fitted.to_dict(), fitted.fits
 
 
 def with_notes(document: dict[str, Any], found: Launch) -> dict[str, Any]:
