@@ -10,7 +10,7 @@ from kvcalc.render.view import Column, Facts, Table, View
 from kvcalc.units import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 _LONGEST = 2000
 _STATES = {"pass": "met", "over": "EXCEEDED", "error": "NOT EVALUATED"}
@@ -39,10 +39,10 @@ def view(document: Mapping[str, Any]) -> View:
         headline += f"; {summary['errors']} not evaluated"
     return View(
         headline,
-        (*blocks, Table(_COLUMNS, tuple(tuple(row[column.key] for column in _COLUMNS) for row in rows))),
+        (*blocks, _table(_COLUMNS, map(_with_units, rows))),
         tuple(document["notes"]),
         tuple(warnings(document)),
-        data=Table(_DATA, tuple(tuple(row[f"raw_{column.key}"] for column in _DATA) for row in rows)),
+        data=_table(_DATA, rows),
     )
 
 
@@ -70,22 +70,20 @@ def _rows(budget: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _row(budget: Mapping[str, Any], check: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A cell for each column: as people read it, and under `raw_` as programs do."""
-    raw = {
-        "name": budget["name"],
-        "status": _STATES[budget["status"]],
-        "limit": None,
-        "allowed": None,
-        "actual": None,
-        "used": None,
-        "unit": None,
-        "question": question(budget),
-    }
-    shown = {}
+    """A cell for each column of CSV."""
+    row = dict.fromkeys(column.key for column in _DATA)
+    row |= {"name": budget["name"], "status": _STATES[budget["status"]], "question": question(budget)}
     if check is not None:
-        allowed, actual, unit = check["allowed"], check["actual"], check["unit"]
-        used = Fraction(actual, allowed) if allowed else None
-        state = "EXCEEDED" if check["over"] else "met"
-        raw |= {"status": state, "limit": check["limit"], "allowed": allowed, "actual": actual, "used": used, "unit": unit}
-        shown = {"allowed": f"{allowed:,} {unit}", "actual": f"{actual:,} {unit}"}
-    return {f"raw_{key}": value for key, value in raw.items()} | raw | shown
+        row |= {key: check[key] for key in ("limit", "allowed", "actual", "unit")}
+        row["status"] = "EXCEEDED" if check["over"] else "met"
+        row["used"] = Fraction(check["actual"], check["allowed"]) if check["allowed"] else None
+    return row
+
+
+def _with_units(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row as people read it: each figure with its unit."""
+    return {**row} | {key: f"{row[key]:,} {row['unit']}" for key in ("allowed", "actual") if row["unit"] is not None}
+
+
+def _table(columns: tuple[Column, ...], rows: Iterable[Mapping[str, Any]]) -> Table:
+    return Table(columns, tuple(tuple(row[column.key] for column in columns) for row in rows))
