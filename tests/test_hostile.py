@@ -6,17 +6,16 @@ never a library's own words, never a control character.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
+from command_line import Answer, asking
 
-from kvcalc.cli.app import run
 from kvcalc.errors import EXIT_INTERRUPTED, EXIT_NOT_EVALUATED, EXIT_OK, EXIT_USAGE
 
 if TYPE_CHECKING:
@@ -39,12 +38,6 @@ layers:
 """
 
 
-class Answer(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
 def ask(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ask:
     monkeypatch.chdir(tmp_path)
@@ -54,13 +47,10 @@ def ask(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
 
 class Ask:
     def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        self.capsys, self.monkeypatch = capsys, monkeypatch
+        self.answer = asking(capsys, monkeypatch)
 
     def __call__(self, *arguments: str, stdin: bytes = b"") -> Answer:
-        self.monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        self.capsys.readouterr()
-        code = run(arguments)
-        return Answer(code, *self.capsys.readouterr())
+        return self.answer(*arguments, stdin=stdin)
 
     def refused(self, code: int, *arguments: str, stdin: bytes = b"") -> str:
         """The sentence of a refusal, which is all there is; the same as a document with `--format json`."""

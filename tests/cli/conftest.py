@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-import io
-import json
-import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
-
-from kvcalc.cli.app import run
+from command_line import Answer, asking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Answer(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
-
-
 @pytest.fixture
 def ask(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
-    def answer(*arguments: str, stdin: str = "") -> Answer:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode("utf-8", "surrogateescape"))))
-        capsys.readouterr()
-        code = run(arguments)
-        written = capsys.readouterr()
-        return Answer(code, written.out, written.err)
-
-    return answer
+    return asking(capsys, monkeypatch)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Answer
+    from command_line import Answer
 
 PROGRAM = [sys.executable, "-m", "kvcalc"]
 

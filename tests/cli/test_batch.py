@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Answer
+    from command_line import Answer
 
 LINE = json.dumps({"id": 1, "command": "estimate", "model": "llama-2-7b", "context": 4096})
 

@@ -13,7 +13,7 @@ from kvcalc.errors import EXIT_OK, EXIT_USAGE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Answer
+    from command_line import Answer
 
 #: 32 layers x 32 heads x (128 + 128) x 2 B x 32,768 tokens.
 MHA = 17_179_869_184

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Answer
+    from command_line import Answer
 
 #: Llama-2-7B: 32 layers x 32 heads x (128 + 128) x 2 B.
 PER_TOKEN = 32 * 32 * (128 + 128) * 2

@@ -12,7 +12,7 @@ from kvcalc.errors import EXIT_OK, EXIT_OVER_BUDGET, EXIT_USAGE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Answer
+    from command_line import Answer
 
 QUESTIONS = (
     "llama-3.1-8b -e vllm --gpu l4-24gb --ctx 32k -n 8",

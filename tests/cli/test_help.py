@@ -14,7 +14,7 @@ from kvcalc.errors import EXIT_OK, EXIT_USAGE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from conftest import Answer
+    from command_line import Answer
 
 
 def commands(group: Any = None, prefix: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

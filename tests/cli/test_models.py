@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Answer
+    from command_line import Answer
 
 
 def test_list_counts_and_filters(ask: Callable[..., Answer]) -> None:

@@ -11,7 +11,7 @@ from kvcalc.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_USAGE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Answer
+    from command_line import Answer
 
 REFUSED = "(16.0 GiB KV cache is needed, which is larger than the available KV cache memory (10.5 GiB)"
 ERROR = f"ValueError: To serve at least one request with the model's max seq len (131072), {REFUSED}"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import json
 import shlex
-import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
+from command_line import Answer, asking
 
-from kvcalc.cli.app import run
 from kvcalc.launch.ask import read_command
 
 if TYPE_CHECKING:
@@ -19,28 +16,10 @@ if TYPE_CHECKING:
     from kvcalc.launch.reading import Reading
 
 
-class Answer(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
-
-
 @pytest.fixture
 def ask(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-
-    def answer(*arguments: str, stdin: bytes = b"") -> Answer:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        capsys.readouterr()
-        code = run(arguments)
-        written = capsys.readouterr()
-        return Answer(code, written.out, written.err)
-
-    return answer
+    return asking(capsys, monkeypatch)
 
 
 @pytest.fixture

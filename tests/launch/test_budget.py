@@ -15,7 +15,7 @@ from kvcalc.errors import EXIT_OK, EXIT_OVER_BUDGET, EXIT_USAGE, InvalidConfigEr
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Answer
+    from command_line import Answer
 
     from kvcalc.budgets.file import Budget
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Answer
+    from command_line import Answer
 
 LLAMA = ("--model", "llama-3.1-8b")
 SERVE = ("vllm", "serve", "meta-llama/Llama-3.1-8B-Instruct")

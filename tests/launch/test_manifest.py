@@ -12,7 +12,7 @@ from kvcalc.launch.ask import read_command
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Answer
+    from command_line import Answer
 
 DEPLOYMENT = """
 apiVersion: apps/v1

@@ -13,7 +13,7 @@ from kvcalc.server_flags import SERVER_FLAGS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Answer
+    from command_line import Answer
 
 SERVE = "vllm serve /models/llama --max-model-len 32768 --gpu-memory-utilization 0.9"
 

@@ -13,7 +13,7 @@ from kvcalc.launch.sglang import _FLAGS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Answer
+    from command_line import Answer
 
     from kvcalc.launch.reading import Reading
 

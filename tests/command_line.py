@@ -1,0 +1,38 @@
+"""One command line in this process: `ask("estimate", "llama-2-7b")` is its exit code and what it wrote."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvcalc.cli.app import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+
+class Answer(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+
+def asking(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
+    """What runs a command line; its standard input may be text or bytes."""
+
+    def answer(*arguments: str, stdin: str | bytes = b"") -> Answer:
+        given = stdin if isinstance(stdin, bytes) else stdin.encode("utf-8", "surrogateescape")
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        capsys.readouterr()
+        code = run(arguments)
+        return Answer(code, *capsys.readouterr())
+
+    return answer
