@@ -34,9 +34,9 @@ _CONFIG = {
 
 def catalogue_models() -> list[str]:
     """The first MODELS ids whose figure under vLLM is known."""
-    from kvcalc.errors import KvcalcError
-    from kvcalc.estimate import estimate
-    from kvcalc.request import parse_request
+    from kvcalc.core.errors import KvcalcError
+    from kvcalc.questions.estimate import estimate
+    from kvcalc.questions.request import parse_request
     from kvcalc.sources import catalogue
 
     found: list[str] = []

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from kvcalc.sources.gguf import opened, read_gguf, read_header
+from kvcalc.sources.gguf.reader import opened, read_gguf, read_header
 
 TOKENS = 150_000
 #: Bytes read of the file, and seconds for its architecture.

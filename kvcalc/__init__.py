@@ -8,14 +8,12 @@
     kvcalc.compare(techniques=["gqa", "mla"]).to_dict()             the document of `kvcalc compare -f json`
     kvcalc.check("kvcalc.yaml").exit_code                           0 all budgets met, 1 exceeded, 2 or 3 not evaluated
 
-The names are those of a `kvcalc batch` request; a model may also be an Architecture. Everything raises `kvcalc.errors.KvcalcError`.
+The names are those of a `kvcalc batch` request; a model may also be an Architecture. Everything raises `kvcalc.core.errors.KvcalcError`.
 Importing this package imports nothing else; a function imports what it needs.
 """
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,13 +21,13 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Unpack
 
-    from kvcalc.architecture import Architecture
-    from kvcalc.check import Gate
-    from kvcalc.compare import Comparison
-    from kvcalc.estimate import Estimate
-    from kvcalc.fit import Fit
-    from kvcalc.request import Question
-    from kvcalc.sizing import Sized
+    from kvcalc.budgets.check import Gate
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.questions.compare import Comparison
+    from kvcalc.questions.estimate import Estimate
+    from kvcalc.questions.fit import Fit
+    from kvcalc.questions.fit_card import Sized
+    from kvcalc.questions.request import Question
 
     Model = str | Mapping[str, Any] | Architecture
 
@@ -46,16 +44,16 @@ def load(model: Model) -> Architecture:
 
 def estimate(model: Model, **question: Unpack[Question]) -> Estimate:
     """What the model's cache takes."""
-    from kvcalc.estimate import estimate
-    from kvcalc.request import parse_request
+    from kvcalc.questions.estimate import estimate
+    from kvcalc.questions.request import parse_request
 
     return estimate(parse_request({**question, "model": model}))
 
 
 def fit(model: Model, **question: Unpack[Question]) -> Fit | Sized:
     """What fits into `kv_memory` bytes per device, else on `gpu`, whose memory is divided as `kvcalc fit --gpu` does."""
-    from kvcalc.request import parse_request
-    from kvcalc.sizing import fit_or_size
+    from kvcalc.questions.fit_card import fit_or_size
+    from kvcalc.questions.request import parse_request
 
     return fit_or_size(parse_request({**question, "model": model}))
 
@@ -69,8 +67,8 @@ def compare(
     **question: Unpack[Question],
 ) -> Comparison:
     """Techniques, models or engines side by side; `settings` are those of `--set`."""
-    from kvcalc.compare import Comparing, compare
-    from kvcalc.request import parse_request
+    from kvcalc.questions.compare import Comparing, compare
+    from kvcalc.questions.request import parse_request
 
     request = parse_request({**question, "model": "-"})
     several = tuple(models) if isinstance(models, list | tuple) else (models,)
@@ -79,17 +77,6 @@ def compare(
 
 def check(file: str | Path | None = None, *, baseline: str | Path | None = None, only: Sequence[str] = ()) -> Gate:
     """Every budget of `file`, or of the nearest kvcalc.yaml, met or not."""
-    from kvcalc.check import check
+    from kvcalc.budgets.check import check
 
     return check(file, baseline=baseline, only=only)
-
-
-class _Interface(ModuleType):
-    """The package as a module whose functions keep their names: importing `kvcalc.estimate` would bind the module there."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in __all__ and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Interface

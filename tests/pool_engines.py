@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kvcalc.cli.app import main
+from kvcalc.core.workload import Workload
 from kvcalc.engines.sglang import Sglang
 from kvcalc.engines.tensorrt_llm import TensorRtLlm
-from kvcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from kvcalc.architecture import Architecture
-    from kvcalc.engines.base import Engine
-    from kvcalc.plan import Capacity, Plan
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.plan import Capacity, Plan
+    from kvcalc.engines.base.engine import Engine
 
 SGLANG, TENSORRT = Sglang(), TensorRtLlm()
 GIB = 1024**3

@@ -14,15 +14,15 @@ import pytest
 
 from kvcalc.cli.app import COMMANDS, run
 from kvcalc.cli.root import command_of
+from kvcalc.core.formats import FORMATS
+from kvcalc.core.states import KINDS
+from kvcalc.core.units import GIB
+from kvcalc.core.workload import Workload
 from kvcalc.engines import ENGINES
-from kvcalc.explain import explain
-from kvcalc.formats import FORMATS
-from kvcalc.memory_budget import _SHARES
-from kvcalc.sources.families.listing import families_page
-from kvcalc.states import KINDS
-from kvcalc.techniques import TECHNIQUES
-from kvcalc.units import GIB
-from kvcalc.workload import Workload
+from kvcalc.questions.card import _SHARES
+from kvcalc.questions.explain import explain
+from kvcalc.questions.techniques import TECHNIQUES
+from kvcalc.sources.hf.families.listing import families_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

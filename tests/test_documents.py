@@ -13,12 +13,12 @@ import pytest
 import referencing
 import yaml
 
+from kvcalc.budgets.check import check
 from kvcalc.budgets.file import KEYS, LIMITS
-from kvcalc.chat import Conversation, chat, parse_policy
-from kvcalc.check import check
-from kvcalc.growth import growth
+from kvcalc.questions.chat import Conversation, chat, parse_policy
+from kvcalc.questions.growth import growth
+from kvcalc.questions.request import parse_request
 from kvcalc.reconcile import reconcile
-from kvcalc.request import parse_request
 
 ROOT = Path(__file__).parent.parent
 

@@ -19,24 +19,24 @@ from gguf_writer import Tensor, gguf_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvcalc.batch import answer
+from kvcalc.core.errors import EXIT_INTERNAL, EngineRejectsError, InvalidConfigError, UnsupportedArchitectureError, UsageError
+from kvcalc.core.formats import FORMATS
+from kvcalc.core.workload import Workload
 from kvcalc.engines import ENGINES, get_engine
-from kvcalc.errors import EXIT_INTERNAL, EngineRejectsError, InvalidConfigError, UnsupportedArchitectureError, UsageError
-from kvcalc.formats import FORMATS
 from kvcalc.hardware import gpus
+from kvcalc.questions.batch import answer
 from kvcalc.sources.catalogue import ids
-from kvcalc.sources.families.defaults import class_defaults
-from kvcalc.sources.gguf import read_gguf
-from kvcalc.sources.gguf_architecture import read_metadata
-from kvcalc.sources.gguf_tensors import weights_bytes
-from kvcalc.sources.hf_config import read_config
-from kvcalc.workload import Workload
+from kvcalc.sources.gguf.architecture import read_metadata
+from kvcalc.sources.gguf.reader import read_gguf
+from kvcalc.sources.gguf.tensors import weights_bytes
+from kvcalc.sources.hf.families.defaults import class_defaults
+from kvcalc.sources.hf.reader import read_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
 
 #: Mutations of each kind of file.
 EXAMPLES = int(os.environ.get("KVCALC_FUZZ", "25"))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from command_line import Answer, asking
 
-from kvcalc.errors import EXIT_INTERRUPTED, EXIT_NOT_EVALUATED, EXIT_OK, EXIT_USAGE
+from kvcalc.core.errors import EXIT_INTERRUPTED, EXIT_NOT_EVALUATED, EXIT_OK, EXIT_USAGE
 
 if TYPE_CHECKING:
     from pathlib import Path

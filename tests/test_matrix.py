@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kvcalc.core.errors import EngineRejectsError, KvcalcError, UnsupportedArchitectureError, UsageError
+from kvcalc.core.workload import Workload
 from kvcalc.engines import ENGINES, get_engine
-from kvcalc.errors import EngineRejectsError, KvcalcError, UnsupportedArchitectureError, UsageError
-from kvcalc.estimate import estimate
-from kvcalc.fit import fit
-from kvcalc.request import Request, parse_request
+from kvcalc.questions.estimate import estimate
+from kvcalc.questions.fit import fit
+from kvcalc.questions.request import Request, parse_request
 from kvcalc.sources.catalogue import read_mapping
-from kvcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from kvcalc.architecture import Architecture
-    from kvcalc.plan import Plan
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.plan import Plan
 
 FULL = {"kind": "full", "query_heads": 8, "kv_heads": 4, "head_dim": 64}
 SLIDING = FULL | {"kind": "sliding", "window": 512}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvcalc.models import list_models, validate_files
+from kvcalc.questions.models import list_models, validate_files
 from kvcalc.sources import catalogue, load
 
 IDS = catalogue.ids()

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
-from kvcalc.fit import largest_context
+from kvcalc.engines.base.search import largest_context
 from kvcalc.sources import load
-from kvcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
 
 GIB, MIB = 1024**3, 1024**2
 

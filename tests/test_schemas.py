@@ -11,12 +11,12 @@ import pytest
 import referencing
 
 import kvcalc
-from kvcalc.batch import answer
-from kvcalc.compare import Comparing, compare
+from kvcalc.core.errors import UnknownModelError
+from kvcalc.core.workload import Workload
 from kvcalc.engines import ENGINES
-from kvcalc.errors import UnknownModelError
-from kvcalc.explain import derivation, explain
-from kvcalc.workload import Workload
+from kvcalc.questions.batch import answer
+from kvcalc.questions.compare import Comparing, compare
+from kvcalc.questions.explain import derivation, explain
 
 FOLDER = Path(kvcalc.__file__).parent / "schemas"
 SCHEMAS = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in FOLDER.glob("*.json")}

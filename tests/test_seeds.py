@@ -6,8 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 import kvcalc
-from kvcalc.formats import get_format
-from kvcalc.work import attended
+from kvcalc.core.formats import get_format
+from kvcalc.questions.work import attended
 
 GIB = 1024**3
 
@@ -26,7 +26,7 @@ def test_llama_2_7b_has_32_kv_heads_not_8() -> None:
 
 
 def test_the_quoted_figures_are_those_of_8_kv_heads() -> None:
-    from kvcalc.overrides import override
+    from kvcalc.questions.set_fields import override
 
     grouped = override(kvcalc.load("llama-2-7b"), {"kv_heads": "8"})
     assert kvcalc.estimate(grouped, context=4096).plan.per_token == 128 * 1024

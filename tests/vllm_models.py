@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.architecture import Architecture, Layout
+from kvcalc.core.architecture import Architecture, Layout
+from kvcalc.core.states import Cross, Full, GatedDeltaNet, Index, Latent, Mamba1, Mamba2, Sliding, State
+from kvcalc.core.workload import Workload
 from kvcalc.engines.vllm import Vllm
-from kvcalc.states import Cross, Full, GatedDeltaNet, Index, Latent, Mamba1, Mamba2, Sliding, State
-from kvcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from kvcalc.core.plan import Plan
     from kvcalc.engines.vllm.engine import VllmFitting
-    from kvcalc.plan import Plan
 
 ENGINE = Vllm()
 GIB = 1024**3

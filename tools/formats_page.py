@@ -8,14 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvcalc import formats
-from kvcalc.errors import UsageError
-from kvcalc.formats import ALIASES, FORMATS
+from kvcalc.core import formats
+from kvcalc.core.errors import UsageError
+from kvcalc.core.formats import ALIASES, FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kvcalc.formats import Format
+    from kvcalc.core.formats import Format
 
 TARGET = Path(__file__).parent.parent / "docs" / "formats.md"
 _MADE = "<!-- Written by tools/formats_page.py from kvcalc/formats.py. Change the code, then run `make docs`. -->"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kvcalc.sources.families.listing import families_page
+from kvcalc.sources.hf.families.listing import families_page
 
 TARGET = Path(__file__).parent.parent / "docs" / "families.md"
 

@@ -9,16 +9,16 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvcalc.explain import explain, page
-from kvcalc.states import KINDS
-from kvcalc.techniques import TECHNIQUES
-from kvcalc.workload import Workload
+from kvcalc.core.states import KINDS
+from kvcalc.core.workload import Workload
+from kvcalc.questions.explain import explain, page
+from kvcalc.questions.techniques import TECHNIQUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kvcalc.explain import Section
-    from kvcalc.techniques import Parameter
+    from kvcalc.questions.explain import Section
+    from kvcalc.questions.techniques import Parameter
 
 FOLDER = Path(__file__).parent.parent / "docs" / "techniques"
 _MADE = "<!-- Written by tools/techniques_page.py from kvcalc/techniques and kvcalc/states. Change a docstring, then run `make docs`. -->"

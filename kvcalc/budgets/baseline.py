@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.errors import InvalidConfigError
+from kvcalc.core.errors import InvalidConfigError
+from kvcalc.core.units import MIB, clean
 from kvcalc.sources.files import read_bytes, read_json
-from kvcalc.units import MIB, clean
 
 if TYPE_CHECKING:
     from pathlib import Path

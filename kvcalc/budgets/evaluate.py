@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 from kvcalc.budgets.file import BYTE_LIMITS, MEMORY_LIMITS, Budget
 from kvcalc.budgets.remedies import remedies
 from kvcalc.budgets.verdict import Check, Verdict
+from kvcalc.core.errors import KvcalcError, UsageError
 from kvcalc.engines import get_engine
-from kvcalc.errors import KvcalcError, UsageError
-from kvcalc.fit import MOST, largest_context, last_that
-from kvcalc.memory_budget import idle_share, memory_budget, without_share
+from kvcalc.engines.base.search import MOST, largest_context, last_that
+from kvcalc.questions.card import idle_share, memory_budget, without_share
 from kvcalc.sources import load
 from kvcalc.sources.weights import measured_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from kvcalc.architecture import Architecture
-    from kvcalc.engines.base import Engine, Fitting
-    from kvcalc.plan import Capacity, Plan
-    from kvcalc.workload import Workload
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.plan import Capacity, Plan
+    from kvcalc.core.workload import Workload
+    from kvcalc.engines.base.engine import Engine, Fitting
 
 
 def evaluate(budgets: Sequence[Budget], baseline: Mapping[str, int] | None = None) -> tuple[Verdict, ...]:

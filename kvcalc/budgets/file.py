@@ -20,13 +20,13 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.errors import InvalidConfigError, KvcalcError, UsageError, nearest
-from kvcalc.request import Request, parse_request
+from kvcalc.core.errors import InvalidConfigError, KvcalcError, UsageError, nearest
+from kvcalc.core.units import clean, human, parse_bytes, parse_tokens
+from kvcalc.questions.request import Request, parse_request
 from kvcalc.sources import catalogue
 from kvcalc.sources.files import read_bytes
 from kvcalc.sources.yaml_reader import LARGEST_FILE, Document, read_yaml
 from kvcalc.sources.yaml_reader import Path as Place
-from kvcalc.units import clean, human, parse_bytes, parse_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

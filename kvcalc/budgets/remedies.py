@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.budgets.file import MEMORY_LIMITS
 from kvcalc.budgets.verdict import Check, Remedy
-from kvcalc.errors import KvcalcError
-from kvcalc.fit import REMEDY_FORMATS
+from kvcalc.core.errors import KvcalcError
+from kvcalc.questions.fit import REMEDY_FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kvcalc.budgets.evaluate import Case
-    from kvcalc.engines.base import Fitting
-    from kvcalc.plan import Plan
+    from kvcalc.core.plan import Plan
+    from kvcalc.engines.base.engine import Fitting
 
 _DEVICES = (2, 4, 8, 16)
 

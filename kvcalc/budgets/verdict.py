@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.budgets.file import MEMORY_LIMITS
-from kvcalc.errors import EXIT_INTERNAL, EXIT_NOT_EVALUATED, EXIT_OK, EXIT_OVER_BUDGET, EXIT_USAGE
-from kvcalc.units import clean
+from kvcalc.core.errors import EXIT_INTERNAL, EXIT_NOT_EVALUATED, EXIT_OK, EXIT_OVER_BUDGET, EXIT_USAGE
+from kvcalc.core.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from fractions import Fraction
 
     from kvcalc.budgets.file import Budget
-    from kvcalc.errors import KvcalcError
-    from kvcalc.plan import Plan
+    from kvcalc.core.errors import KvcalcError
+    from kvcalc.core.plan import Plan
 
 _GRAVEST_FIRST = (EXIT_INTERNAL, EXIT_USAGE, EXIT_NOT_EVALUATED, EXIT_OVER_BUDGET)
 

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from kvcalc.errors import EXIT_INTERRUPTED, EXIT_OK, InternalError, KvcalcError
+from kvcalc.core.errors import EXIT_INTERRUPTED, EXIT_OK, InternalError, KvcalcError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

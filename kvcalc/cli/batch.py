@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from kvcalc.cli.root import app as make_app
-from kvcalc.errors import EXIT_NOT_EVALUATED, EXIT_OK, UsageError
-from kvcalc.units import clean
+from kvcalc.core.errors import EXIT_NOT_EVALUATED, EXIT_OK, UsageError
+from kvcalc.core.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ def batch(
 
 def _answer(stream: TextIO) -> int:
     """Each answer is flushed at once: the asker may be waiting for it before it asks the next."""
-    from kvcalc.batch import answers
+    from kvcalc.questions.batch import answers
 
     failed = False
     try:
@@ -60,7 +60,7 @@ def _answer(stream: TextIO) -> int:
 
 def _lines(stream: TextIO) -> Iterator[str]:
     """The lines of `stream`; of one that is too long only so much that it is answered as too long."""
-    from kvcalc.batch import LONGEST_LINE
+    from kvcalc.questions.batch import LONGEST_LINE
 
     most = LONGEST_LINE + 1
     while line := stream.readline(most):

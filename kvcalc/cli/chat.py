@@ -8,8 +8,8 @@ import typer
 
 from kvcalc.cli import options
 from kvcalc.cli.root import app as make_app
-from kvcalc.errors import EXIT_OK, UsageError
-from kvcalc.units import parse_tokens
+from kvcalc.core.errors import EXIT_OK, UsageError
+from kvcalc.core.units import parse_tokens
 
 app = make_app()
 
@@ -53,8 +53,8 @@ def chat(
     output: options.OutputFile = None,
 ) -> int:
     """Tokens held, bytes and tokens recomputed per turn, what is out of sight, and when the budget breaks."""
-    from kvcalc.chat import MOST_TURNS, Conversation, parse_policy, read_turns
-    from kvcalc.chat import chat as ask
+    from kvcalc.questions.chat import MOST_TURNS, Conversation, parse_policy, read_turns
+    from kvcalc.questions.chat import chat as ask
     from kvcalc.render import emit
     from kvcalc.render.chat_view import view
     from kvcalc.sources.files import user_path

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from kvcalc.cli.root import app as make_app
-from kvcalc.errors import EXIT_OK, KvcalcError, UsageError, nearest
-from kvcalc.units import clean
+from kvcalc.core.errors import EXIT_OK, KvcalcError, UsageError, nearest
+from kvcalc.core.units import clean
 
 app = make_app()
 
@@ -54,8 +54,8 @@ def check(
     output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE, whole or not at all.")] = None,
 ) -> int:
     """Budgets in kvcalc.yaml against what the engines allocate: exit 0 all met, 1 exceeded, 2 or 3 not evaluated."""
-    from kvcalc.check import check as ask
-    from kvcalc.errors import EXIT_OVER_BUDGET
+    from kvcalc.budgets.check import check as ask
+    from kvcalc.core.errors import EXIT_OVER_BUDGET
     from kvcalc.render.documents import as_json
     from kvcalc.render.output import write
 

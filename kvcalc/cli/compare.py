@@ -52,8 +52,8 @@ def compare(
     output: options.OutputFile = None,
 ) -> int:
     """Techniques, models or engines side by side."""
-    from kvcalc.compare import Comparing
-    from kvcalc.compare import compare as ask
+    from kvcalc.questions.compare import Comparing
+    from kvcalc.questions.compare import compare as ask
     from kvcalc.render import emit
     from kvcalc.render.compare_view import view
 

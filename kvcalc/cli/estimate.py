@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.cli import options
 from kvcalc.cli.root import app as make_app
-from kvcalc.errors import UsageError
+from kvcalc.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from kvcalc.estimate import Estimate
+    from kvcalc.questions.estimate import Estimate
+    from kvcalc.questions.request import Request
     from kvcalc.render import ViewOf
-    from kvcalc.request import Request
 
 app = make_app()
 
@@ -72,14 +72,14 @@ def estimate(
 
 def answer_of(request: Request, *, explain: bool) -> tuple[dict[str, Any], ViewOf]:
     """`kvcalc.estimate/1`, with `--explain` the derivation besides."""
-    from kvcalc.estimate import estimate as ask
+    from kvcalc.questions.estimate import estimate as ask
     from kvcalc.render.estimate_view import view
 
     found = ask(request)
     document = found.to_dict()
     document["out_of_sight"] = _out_of_sight(found)
     if explain:
-        from kvcalc.explain import derivation
+        from kvcalc.questions.explain import derivation
 
         document["derivation"] = [section.to_dict() for section in derivation(found.plan)]
     return document, view
@@ -89,7 +89,7 @@ def _out_of_sight(found: Estimate) -> list[dict[str, int]]:
     extents = {buffer.extent.kind for state in found.architecture.states for buffer in state.buffers()}
     if extents.isdisjoint(("window", "chunk")):
         return []
-    from kvcalc.work import out_of_sight
+    from kvcalc.questions.work import out_of_sight
 
     hidden = out_of_sight(found.architecture, found.plan.context)
     return [{"layers": layers, "tokens": tokens} for tokens, layers in hidden.items()]
@@ -97,7 +97,7 @@ def _out_of_sight(found: Estimate) -> list[dict[str, int]]:
 
 def _side_by_side(request: Request, engines: list[str], *, explain: bool) -> tuple[dict[str, Any], ViewOf]:
     """`kvcalc.compare/1`: the same question to several engines, in one table."""
-    from kvcalc.compare import Comparing, compare
+    from kvcalc.questions.compare import Comparing, compare
     from kvcalc.render.compare_view import view
 
     if explain:

@@ -43,7 +43,7 @@ def explain(
     output: options.OutputFile = None,
 ) -> int:
     """The formula, with the numbers put in, and its source."""
-    from kvcalc.explain import explain as ask
+    from kvcalc.questions.explain import explain as ask
     from kvcalc.render import emit
     from kvcalc.render.explain_view import view
 

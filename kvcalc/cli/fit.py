@@ -8,11 +8,11 @@ import typer
 
 from kvcalc.cli import options
 from kvcalc.cli.root import app as make_app
-from kvcalc.errors import EXIT_OK, EXIT_OVER_BUDGET, UsageError
-from kvcalc.units import clean, parse_bytes
+from kvcalc.core.errors import EXIT_OK, EXIT_OVER_BUDGET, UsageError
+from kvcalc.core.units import clean, parse_bytes
 
 if TYPE_CHECKING:
-    from kvcalc.request import Request
+    from kvcalc.questions.request import Request
 
 app = make_app()
 
@@ -151,9 +151,9 @@ def _one_memory(kv_memory: str | None, gpu: str | None, gpus: str | None, shares
 
 
 def _fit(request: Request, shares: dict[str, Any], *, beyond: bool, require: bool, format_: str | None, output: str | None) -> int:
+    from kvcalc.questions.fit_card import fit_or_size
     from kvcalc.render import emit
     from kvcalc.render.fit_view import view
-    from kvcalc.sizing import fit_or_size
 
     found = fit_or_size(request, beyond=beyond, **shares)
     emit(found.to_dict(), view, format_, output)
@@ -161,18 +161,18 @@ def _fit(request: Request, shares: dict[str, Any], *, beyond: bool, require: boo
 
 
 def _table(request: Request, formats: list[str], shares: dict[str, Any], format_: str | None, output: str | None) -> int:
+    from kvcalc.questions.fit_card import table_or_size
     from kvcalc.render import emit
     from kvcalc.render.fit_table_view import view
-    from kvcalc.sizing import table_or_size
 
     emit(table_or_size(request, formats, **shares).to_dict(), view, format_, output)
     return EXIT_OK
 
 
 def _rank(request: Request, shares: dict[str, Any], *, require: bool, format_: str | None, output: str | None) -> int:
+    from kvcalc.questions.fit_card import rank, rank_document
     from kvcalc.render import emit
     from kvcalc.render.fit_view import rank_view
-    from kvcalc.sizing import rank, rank_document
 
     rows = rank(request, **shares)
     emit(rank_document(request, rows), rank_view, format_, output)
@@ -180,11 +180,11 @@ def _rank(request: Request, shares: dict[str, Any], *, require: bool, format_: s
 
 
 def _traffic(request: Request, lengths: str, shares: dict[str, Any], format_: str | None, output: str | None) -> int:
-    from kvcalc.estimate import model_dict
-    from kvcalc.lengths import read_lengths, traffic
+    from kvcalc.questions.estimate import model_dict
+    from kvcalc.questions.fit_card import size
+    from kvcalc.questions.lengths import read_lengths, traffic
     from kvcalc.render import emit
     from kvcalc.render.fit_view import lengths_view
-    from kvcalc.sizing import size
     from kvcalc.sources import load
 
     if request.engine != "ideal" or request.workload.engine_args:

@@ -8,7 +8,7 @@ import typer
 
 from kvcalc.cli import options
 from kvcalc.cli.root import group
-from kvcalc.errors import EXIT_OK
+from kvcalc.core.errors import EXIT_OK
 
 app = group("Accelerators: list.")
 

@@ -8,7 +8,7 @@ import typer
 
 from kvcalc.cli import options
 from kvcalc.cli.root import app as make_app
-from kvcalc.errors import EXIT_OK, UsageError
+from kvcalc.core.errors import EXIT_OK, UsageError
 
 app = make_app()
 
@@ -31,10 +31,10 @@ def init(
     output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write; - for stdout.")] = "kvcalc.yaml",
 ) -> int:
     """A commented kvcalc.yaml with limits a little above what the models take today."""
+    from kvcalc.budgets.init import starter
+    from kvcalc.core.units import clean
     from kvcalc.render.output import say, write
     from kvcalc.sources.files import exists, user_path
-    from kvcalc.starter import starter
-    from kvcalc.units import clean
 
     if output != "-" and exists(user_path(output)) and not force:
         raise UsageError(f"{clean(output)} exists", "give --force to replace it, or --output FILE")

@@ -9,7 +9,7 @@ import typer
 
 from kvcalc.cli import options
 from kvcalc.cli.root import app as make_app
-from kvcalc.errors import EXIT_OK, EXIT_OVER_BUDGET
+from kvcalc.core.errors import EXIT_OK, EXIT_OVER_BUDGET
 
 app = make_app()
 
@@ -42,12 +42,12 @@ def lab(
 
     Needs PyTorch: pip install 'kvcalc[lab]'. The exit code is 1 if a row that must be equal is not.
     """
+    from kvcalc.core.units import parse_tokens
     from kvcalc.lab import ENTRIES, choose
     from kvcalc.lab.report import run
     from kvcalc.lab.sizes import make_sizes
     from kvcalc.render import chosen_format, emit
     from kvcalc.render.lab_view import view
-    from kvcalc.units import parse_tokens
 
     chosen_format(format_, output)  # refused before the work, not after it
     given = {"layers": layers, "heads": heads, "dim": dim, "threads": threads}

@@ -10,8 +10,8 @@ import typer
 from kvcalc.cli import fit as sizes
 from kvcalc.cli import options
 from kvcalc.cli.root import app as make_app
-from kvcalc.errors import EXIT_OK, EXIT_OVER_BUDGET, UsageError
-from kvcalc.units import parse_bytes
+from kvcalc.core.errors import EXIT_OK, EXIT_OVER_BUDGET, UsageError
+from kvcalc.core.units import parse_bytes
 
 if TYPE_CHECKING:
     from kvcalc.launch.ask import Launch

@@ -8,7 +8,7 @@ import typer
 
 from kvcalc.cli import options
 from kvcalc.cli.root import group
-from kvcalc.errors import EXIT_OK, EXIT_USAGE
+from kvcalc.core.errors import EXIT_OK, EXIT_USAGE
 
 app = group("The catalogue: list, show, import, validate.")
 
@@ -48,7 +48,7 @@ def list_(
     output: options.OutputFile = None,
 ) -> int:
     """Every model: layers, techniques, bytes per token."""
-    from kvcalc.models import list_models
+    from kvcalc.questions.models import list_models
     from kvcalc.render import emit
     from kvcalc.render.models_view import list_view
     from kvcalc.sources.catalogue import ids
@@ -78,8 +78,8 @@ def show(
     output: options.OutputFile = None,
 ) -> int:
     """One model: its layers, and where each number comes from."""
-    from kvcalc.estimate import model_dict
-    from kvcalc.models import show_model
+    from kvcalc.questions.estimate import model_dict
+    from kvcalc.questions.models import show_model
     from kvcalc.render import emit
     from kvcalc.render.models_view import show_view
 
@@ -115,7 +115,7 @@ def import_(
     output: options.OutputFile = None,
 ) -> int:
     """A config.json, a GGUF or a repository as a kvcalc YAML."""
-    from kvcalc.models import import_model
+    from kvcalc.questions.models import import_model
     from kvcalc.render.output import write
 
     write(import_model(options.hub_model(model, revision, offline=offline), model_id), output)
@@ -132,7 +132,7 @@ def validate(
     """Check files: keys, values, and the figures they expect."""
     from dataclasses import asdict
 
-    from kvcalc.models import validate_files
+    from kvcalc.questions.models import validate_files
     from kvcalc.render import emit
     from kvcalc.render.models_view import validate_view
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvcalc.errors import UsageError, nearest
-from kvcalc.units import MIB, checked_int, clean, parse_bytes, parse_tokens
+from kvcalc.core.errors import UsageError, nearest
+from kvcalc.core.units import MIB, checked_int, clean, parse_bytes, parse_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from kvcalc.request import Request
+    from kvcalc.questions.request import Request
 
 _FRACTION = re.compile(r"[0-9]{0,3}\.?[0-9]{1,12}", re.ASCII)
 
@@ -85,7 +85,7 @@ def make_request(
     offline: bool = False,
 ) -> Request:
     """The request behind the shared options, `--set` applied. Raises UsageError naming the option."""
-    from kvcalc.request import parse_request
+    from kvcalc.questions.request import parse_request
 
     model = hub_model(model, revision, offline=offline)
 
@@ -107,7 +107,7 @@ def make_request(
     )
     if not sets:
         return request
-    from kvcalc.overrides import override
+    from kvcalc.questions.set_fields import override
     from kvcalc.sources import load
 
     return replace(request, model=override(load(model), key_values(sets, "--set")))

@@ -9,8 +9,8 @@ import typer
 
 from kvcalc.cli import options
 from kvcalc.cli.root import app as make_app
-from kvcalc.errors import EXIT_OK, UsageError, nearest
-from kvcalc.units import clean, parse_tokens
+from kvcalc.core.errors import EXIT_OK, UsageError, nearest
+from kvcalc.core.units import clean, parse_tokens
 
 app = make_app()
 
@@ -63,8 +63,8 @@ def plot(
     output: options.OutputFile = None,
 ) -> int:
     """Memory against context: models, what-ifs, engines and formats as lines of one chart."""
-    from kvcalc.plot import Plotting
-    from kvcalc.plot import plot as ask
+    from kvcalc.questions.plot import Plotting
+    from kvcalc.questions.plot import plot as ask
 
     format_ = _known_format(format_, output)
     engines = list(dict.fromkeys(engine or ["ideal"]))

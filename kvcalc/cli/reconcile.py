@@ -8,8 +8,8 @@ import typer
 
 from kvcalc.cli import options
 from kvcalc.cli.root import app as make_app
-from kvcalc.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_OVER_BUDGET, UsageError
-from kvcalc.units import clean, parse_bytes, parse_tokens
+from kvcalc.core.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_OVER_BUDGET, UsageError
+from kvcalc.core.units import clean, parse_bytes, parse_tokens
 
 if TYPE_CHECKING:
     from kvcalc.reconcile import Reconciliation
@@ -61,7 +61,7 @@ def reconcile(
         raise UsageError("--growth needs the tokens that joined meanwhile", "add --tokens 4096")
     if len(logs) != 1 or model is not None:
         raise UsageError("--growth takes one MODEL and no log", "kvcalc reconcile --growth 2.5GiB --tokens 4096 MODEL")
-    from kvcalc.growth import growth as ask
+    from kvcalc.questions.growth import growth as ask
     from kvcalc.render import emit
     from kvcalc.render.reconcile_view import growth_view
 

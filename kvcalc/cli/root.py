@@ -9,8 +9,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from kvcalc import __version__
-from kvcalc.errors import EXIT_OK, EXIT_USAGE, UsageError, nearest
-from kvcalc.units import clean
+from kvcalc.core.errors import EXIT_OK, EXIT_USAGE, UsageError, nearest
+from kvcalc.core.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

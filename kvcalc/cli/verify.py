@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kvcalc.cli import options
 from kvcalc.cli.root import app as make_app
-from kvcalc.errors import EXIT_OK, EXIT_OVER_BUDGET
-from kvcalc.units import parse_tokens
+from kvcalc.core.errors import EXIT_OK, EXIT_OVER_BUDGET
+from kvcalc.core.units import parse_tokens
 
 app = make_app()
 

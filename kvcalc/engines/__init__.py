@@ -9,20 +9,20 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from kvcalc.errors import UsageError, nearest
-from kvcalc.units import clean
+from kvcalc.core.errors import UsageError, nearest
+from kvcalc.core.units import clean
 
 if TYPE_CHECKING:
-    from kvcalc.engines.base import Engine
+    from kvcalc.engines.base.engine import Engine
 
 #: Engine name → module and class. Names are those of `--engine`.
 ENGINES: dict[str, tuple[str, str]] = {
-    "ideal": ("kvcalc.engines.ideal", "Ideal"),
+    "ideal": ("kvcalc.engines.ideal.engine", "Ideal"),
     "transformers": ("kvcalc.engines.transformers", "Transformers"),
     "vllm": ("kvcalc.engines.vllm", "Vllm"),
     "sglang": ("kvcalc.engines.sglang", "Sglang"),
     "llama.cpp": ("kvcalc.engines.llamacpp", "LlamaCpp"),
-    "ollama": ("kvcalc.engines.ollama", "Ollama"),
+    "ollama": ("kvcalc.engines.ollama.engine", "Ollama"),
     "tensorrt-llm": ("kvcalc.engines.tensorrt_llm", "TensorRtLlm"),
 }
 

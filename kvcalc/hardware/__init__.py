@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from kvcalc.errors import UsageError, nearest
-from kvcalc.units import clean
+from kvcalc.core.errors import UsageError, nearest
+from kvcalc.core.units import clean
 
 
 @dataclass(frozen=True, slots=True)

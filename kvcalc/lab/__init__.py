@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kvcalc.errors import UsageError, nearest
-from kvcalc.units import clean
+from kvcalc.core.errors import UsageError, nearest
+from kvcalc.core.units import clean
 
 
 class Entry(NamedTuple):

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import torch
 
+from kvcalc.core.states import Full
 from kvcalc.lab.frame import Step, Weights, merge, rotate, split
-from kvcalc.states import Full
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from kvcalc.core.states import State
     from kvcalc.lab.frame import Store
     from kvcalc.lab.sizes import Sizes
-    from kvcalc.states import State
 
 #: The position of a slot that holds nothing.
 EMPTY = -1

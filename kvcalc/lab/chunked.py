@@ -13,18 +13,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kvcalc.core.states import Chunked
 from kvcalc.lab.attention import Attention
 from kvcalc.lab.frame import build
 from kvcalc.lab.lesson import Lesson
 from kvcalc.lab.sliding import Ring, window
-from kvcalc.states import Chunked
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from kvcalc.core.states import State
     from kvcalc.lab.frame import Decoder, Store
     from kvcalc.lab.sizes import Sizes
-    from kvcalc.states import State
 
 
 @dataclass(frozen=True)

@@ -26,19 +26,19 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional
 
+from kvcalc.core.states import GatedDeltaNet
 from kvcalc.lab.attention import Attention
 from kvcalc.lab.convolution import KERNEL, Recurrence, ShortConvolution
 from kvcalc.lab.frame import Step, Weights, build, merge, norm, split
 from kvcalc.lab.lesson import Lesson
-from kvcalc.states import GatedDeltaNet
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from kvcalc.core.states import State
     from kvcalc.lab.frame import Decoder, Mixer, Store
     from kvcalc.lab.sizes import Sizes
     from kvcalc.lab.trial import Trial
-    from kvcalc.states import State
 
 #: One full attention layer after this many recurrent ones, as in Qwen3-Next.
 LINEAR_PER_FULL = 3

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.states import State
     from kvcalc.lab.sizes import Sizes
-    from kvcalc.states import State
 
 #: Rotary positions turn at base^(-2i/d) (RoFormer, arXiv:2104.09864).
 ROPE_BASE = 10000.0
@@ -188,7 +188,7 @@ class Decoder:
 
     def architecture(self) -> Architecture:
         """The same decoder as kvcalc describes models: a layout of states."""
-        from kvcalc.architecture import Architecture, Layout
+        from kvcalc.core.architecture import Architecture, Layout
 
         names: dict[tuple[State, ...], str] = {}
         for mixer in self.mixers:

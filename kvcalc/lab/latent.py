@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from kvcalc.core.states import Latent
 from kvcalc.lab.attention import CAUSAL, attend, visible
 from kvcalc.lab.frame import Step, Weights, build, merge, norm, rotate, split
 from kvcalc.lab.lesson import Lesson
-from kvcalc.states import Latent
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from kvcalc.core.states import State
     from kvcalc.lab.frame import Decoder, Store
     from kvcalc.lab.sizes import Sizes
     from kvcalc.lab.trial import Trial
-    from kvcalc.states import State
 
 
 class Rows:

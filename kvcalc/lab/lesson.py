@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
 from kvcalc.lab.trial import Outcome, Sequence, Trial, decode, single
-from kvcalc.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.plan import Plan
     from kvcalc.lab.frame import Cache, Decoder, Store
     from kvcalc.lab.sizes import Sizes
-    from kvcalc.plan import Plan
 
 #: Largest difference between cached and recomputed logits, relative to the largest logit, that still counts as equal. The two add
 #: the same numbers up in another order: float32 differs by some 1e-6, and a forgotten token by more than 1e-2.

@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional
 
+from kvcalc.core.states import Mamba2
 from kvcalc.lab.convolution import KERNEL, Recurrence, ShortConvolution
 from kvcalc.lab.frame import Step, Weights, build, merge, norm, split
 from kvcalc.lab.lesson import Lesson
-from kvcalc.states import Mamba2
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from kvcalc.core.states import State
     from kvcalc.lab.frame import Decoder, Store
     from kvcalc.lab.sizes import Sizes
     from kvcalc.lab.trial import Trial
-    from kvcalc.states import State
 
 
 class Mamba:

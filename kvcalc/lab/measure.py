@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from kvcalc.errors import UsageError
+from kvcalc.core.errors import UsageError
 from kvcalc.lab import ENTRIES
 from kvcalc.lab.trial import Outcome, Sequence, Trial, recompute
 

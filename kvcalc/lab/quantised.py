@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from kvcalc.formats import FORMATS, Format
+from kvcalc.core.formats import FORMATS, Format
 from kvcalc.lab.attention import Seen
 from kvcalc.lab.kv import multi_head
 from kvcalc.lab.lesson import Figure, Lesson, plan, stores

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvcalc.core.states.attention import Nothing
 from kvcalc.lab.kv import multi_head
 from kvcalc.lab.lesson import Figure, Lesson, formula, plan
-from kvcalc.states.attention import Nothing
 
 if TYPE_CHECKING:
     from kvcalc.lab.frame import Decoder

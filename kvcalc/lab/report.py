@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.engines.ideal import Ideal
-from kvcalc.estimate import workload_dict
+from kvcalc.core.workload import Workload
+from kvcalc.engines.ideal.engine import Ideal
 from kvcalc.lab import ENTRIES, require_torch
 from kvcalc.lab.sizes import DTYPE
-from kvcalc.workload import Workload
+from kvcalc.questions.estimate import workload_dict
 
 if TYPE_CHECKING:
     from collections.abc import Callable

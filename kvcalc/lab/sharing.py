@@ -13,18 +13,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvcalc.core.states import Shared
 from kvcalc.lab.attention import CAUSAL, Attention, attend, visible
 from kvcalc.lab.frame import Step, Weights, build, rotate, split
 from kvcalc.lab.lesson import Lesson
-from kvcalc.states import Shared
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from kvcalc.core.states import State
     from kvcalc.lab.frame import Decoder, Mixer, Store
     from kvcalc.lab.sizes import Sizes
     from kvcalc.lab.trial import Trial
-    from kvcalc.states import State
 
 
 class NoStore:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kvcalc.errors import UsageError, nearest
-from kvcalc.units import checked_int, clean
+from kvcalc.core.errors import UsageError, nearest
+from kvcalc.core.units import checked_int, clean
 
 #: The rotary part of a latent is half a head and turns in pairs, so a head must divide by this.
 HEAD_MULTIPLE = 4

@@ -21,19 +21,19 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from kvcalc.core.states import Sliding
 from kvcalc.lab.attention import CAUSAL, Attention, Seen
 from kvcalc.lab.frame import build
 from kvcalc.lab.lesson import Lesson
-from kvcalc.states import Sliding
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from kvcalc.core.states import State
     from kvcalc.lab.attention import Sight
     from kvcalc.lab.frame import Decoder, Store
     from kvcalc.lab.sizes import Sizes
     from kvcalc.lab.trial import Trial
-    from kvcalc.states import State
 
 #: One full layer after this many sliding ones, as in Gemma 3.
 SLIDING_PER_FULL = 5

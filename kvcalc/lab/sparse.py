@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from kvcalc.core.states import Index
 from kvcalc.lab.attention import CAUSAL, visible
 from kvcalc.lab.frame import Step, Weights, build, rotate, split
 from kvcalc.lab.latent import LatentAttention, Rows
 from kvcalc.lab.lesson import Lesson
 from kvcalc.lab.sizes import DTYPE
-from kvcalc.states import Index
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from kvcalc.core.states import State
     from kvcalc.lab.frame import Decoder, Store
     from kvcalc.lab.sizes import Sizes
     from kvcalc.lab.trial import Trial
-    from kvcalc.states import State
 
 
 class RowsAndIndex:

@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from kvcalc.core.states import Sliding
 from kvcalc.lab.attention import Attention, Seen
 from kvcalc.lab.frame import build
 from kvcalc.lab.kv import Append, multi_head
 from kvcalc.lab.lesson import Lesson
 from kvcalc.lab.sliding import Ring, Window, window
 from kvcalc.lab.trial import Sequence, Trial, draw
-from kvcalc.states import Sliding
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from kvcalc.core.states import State
     from kvcalc.lab.frame import Decoder, Store
     from kvcalc.lab.sizes import Sizes
-    from kvcalc.states import State
 
 #: First tokens that stay: StreamingLLM's four.
 SINKS = 4

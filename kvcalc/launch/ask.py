@@ -6,31 +6,31 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.errors import GatedError, HubUnavailableError, NotFoundError, UnknownModelError, UsageError
+from kvcalc.core.errors import GatedError, HubUnavailableError, NotFoundError, UnknownModelError, UsageError
+from kvcalc.core.units import clean
 from kvcalc.hardware import parse_gpu
 from kvcalc.launch.launchers import find
 from kvcalc.launch.words import read_words
-from kvcalc.memory_budget import on_card
-from kvcalc.request import parse_request
+from kvcalc.questions.card import on_card
+from kvcalc.questions.request import parse_request
 from kvcalc.sources import load
-from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.engines.base.reading import Reading
     from kvcalc.launch.launchers import Found
-    from kvcalc.launch.reading import Reading
-    from kvcalc.request import Request
+    from kvcalc.questions.request import Request
 
 #: Engine → the module that reads its command.
 _READERS = {
-    "vllm": "kvcalc.launch.vllm",
-    "sglang": "kvcalc.launch.sglang",
-    "llama.cpp": "kvcalc.launch.llamacpp",
-    "ollama": "kvcalc.launch.ollama",
-    "tensorrt-llm": "kvcalc.launch.tensorrt_llm",
+    "vllm": "kvcalc.engines.vllm.launch",
+    "sglang": "kvcalc.engines.sglang.launch",
+    "llama.cpp": "kvcalc.engines.llamacpp.launch",
+    "ollama": "kvcalc.engines.ollama.launch",
+    "tensorrt-llm": "kvcalc.engines.tensorrt_llm.launch",
 }
 #: Engine → how the variables begin that it reads, and those among them that change no byte of the cache.
 _VARIABLES: dict[str, tuple[str, ...]] = {
@@ -177,7 +177,7 @@ def _shares(reading: Reading, told: Told, model: str) -> dict[str, Any]:
 
 def answer(found: Launch) -> tuple[dict[str, Any], bool]:
     """`kvcalc.fit/1`, and whether it fits, for a launch with a memory. Raises what planning raises."""
-    from kvcalc.sizing import fit_or_size
+    from kvcalc.questions.fit_card import fit_or_size
 
     fitted = fit_or_size(found.request, **found.shares)
     return fitted.to_dict(), fitted.fits

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvcalc.errors import UsageError
+from kvcalc.core.errors import UsageError
+from kvcalc.core.units import checked_int
 from kvcalc.launch.ask import read_command
-from kvcalc.units import checked_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvcalc.errors import UsageError
+from kvcalc.core.errors import UsageError
 from kvcalc.launch.words import bounded, split, until_end
 
 if TYPE_CHECKING:

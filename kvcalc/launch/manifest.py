@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.errors import InvalidConfigError, UsageError
+from kvcalc.core.errors import InvalidConfigError, UsageError
 from kvcalc.launch.launchers import find
 from kvcalc.launch.words import bounded, split
 from kvcalc.sources.yaml_reader import read_yaml

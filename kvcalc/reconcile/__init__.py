@@ -12,22 +12,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from kvcalc.core.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_OVER_BUDGET, KvcalcError, UsageError
 from kvcalc.engines import get_engine
-from kvcalc.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_OVER_BUDGET, KvcalcError, UsageError
-from kvcalc.estimate import model_dict
-from kvcalc.reconcile.base import Recogniser, Row
+from kvcalc.engines.base.logs import Recogniser, Row
+from kvcalc.engines.llamacpp.startlog import LlamaCppLog, OllamaLog
+from kvcalc.engines.sglang.startlog import SglangLog
+from kvcalc.engines.tensorrt_llm.startlog import TensorRtLlmLog
+from kvcalc.engines.vllm.startlog import VllmLog
+from kvcalc.questions.estimate import model_dict
 from kvcalc.reconcile.lines import log_lines
-from kvcalc.reconcile.llamacpp import LlamaCppLog, OllamaLog
-from kvcalc.reconcile.sglang import SglangLog
-from kvcalc.reconcile.tensorrt_llm import TensorRtLlmLog
 from kvcalc.reconcile.trouble import MARKS, Complaints, Trouble
-from kvcalc.reconcile.vllm import VllmLog
 from kvcalc.sources import load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
 
 #: Recognisers in the order in which they are preferred; Ollama before the llama.cpp that it runs.
 RECOGNISERS: tuple[type[Recogniser], ...] = (VllmLog, SglangLog, TensorRtLlmLog, OllamaLog, LlamaCppLog)

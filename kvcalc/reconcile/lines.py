@@ -6,7 +6,7 @@ import codecs
 import re
 from typing import TYPE_CHECKING, BinaryIO
 
-from kvcalc.errors import UsageError
+from kvcalc.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -17,21 +17,21 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.core.errors import KvcalcError
+from kvcalc.core.units import GIB, human, show_bytes, show_tokens
+from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
-from kvcalc.errors import KvcalcError
+from kvcalc.engines.base.logs import printed
+from kvcalc.engines.base.server_flags import SERVER_FLAGS
+from kvcalc.engines.vllm.startlog import VllmLog
 from kvcalc.hardware import parse_gpu
-from kvcalc.reconcile.base import printed
-from kvcalc.reconcile.vllm import VllmLog
-from kvcalc.request import Request
-from kvcalc.server_flags import SERVER_FLAGS
-from kvcalc.units import GIB, human, show_bytes, show_tokens
-from kvcalc.workload import Workload
+from kvcalc.questions.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kvcalc.architecture import Architecture
-    from kvcalc.reconcile.base import Printed, Recogniser
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.engines.base.logs import Printed, Recogniser
 
 #: Words of which one stands in every line of interest.
 MARKS = (
@@ -143,7 +143,7 @@ class Complaints:
         return self._truncation(found, architecture) if self.cut and found.engine in ("ollama", "llama.cpp") else None
 
     def _refusal(self, found: VllmLog, architecture: Architecture) -> Trouble:
-        from kvcalc.fit import fit
+        from kvcalc.questions.fit import fit
 
         memory = self.left or found.seen.last("refused") or found.seen.smallest("available")
         sure = max(0, int(memory.low)) if memory else 0  # what prints like this, and not less

@@ -10,9 +10,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.errors import UsageError, nearest
+from kvcalc.core.errors import UsageError, nearest
+from kvcalc.core.units import clean
 from kvcalc.render.output import say, write
-from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable

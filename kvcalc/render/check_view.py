@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.core.units import clean
 from kvcalc.render.reports.sentences import amount, first_line, fits_with, memory, missed, question, warnings
 from kvcalc.render.view import Column, Facts, Table, View
-from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

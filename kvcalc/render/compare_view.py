@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.core.units import clean, show_bytes, show_tokens
 from kvcalc.render.view import Column, Table, Text, View, show
-from kvcalc.units import clean, show_bytes, show_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

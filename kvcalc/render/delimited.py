@@ -7,7 +7,7 @@ import io
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.errors import UsageError
+from kvcalc.core.errors import UsageError
 from kvcalc.render.view import Table
 
 if TYPE_CHECKING:

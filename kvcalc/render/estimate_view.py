@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.core.units import clean, show_bytes, show_tokens
 from kvcalc.render.explain_view import sections
 from kvcalc.render.view import Column, Facts, Table, Text, View
-from kvcalc.units import clean, show_bytes, show_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.core.units import show_bytes, show_tokens
 from kvcalc.render.view import Text, View
-from kvcalc.units import show_bytes, show_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

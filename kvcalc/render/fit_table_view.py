@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.core.units import clean, show_bytes
 from kvcalc.render.estimate_view import engine_name
 from kvcalc.render.fit_view import memory_table
 from kvcalc.render.view import Column, Table, View
-from kvcalc.units import clean, show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.core.units import clean, human, show_bytes, show_tokens
 from kvcalc.render.estimate_view import engine_name
 from kvcalc.render.view import Column, Facts, Table, View
-from kvcalc.units import clean, human, show_bytes, show_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

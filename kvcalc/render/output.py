@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from kvcalc.errors import UsageError
-from kvcalc.units import clean
+from kvcalc.core.errors import UsageError
+from kvcalc.core.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kvcalc.errors import KvcalcError
+    from kvcalc.core.errors import KvcalcError
 
 #: Long enough for any sentence of ours, short enough that hostile input cannot flood a terminal.
 _LONGEST_SENTENCE = 1000

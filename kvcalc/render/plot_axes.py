@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.units import GIB, KIB, MIB, human
+from kvcalc.core.units import GIB, KIB, MIB, human
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.units import clean, human, show_bytes, show_tokens
+from kvcalc.core.units import clean, human, show_bytes, show_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.core.units import clean, show_bytes
 from kvcalc.render.view import Column, Facts, Table, View
-from kvcalc.units import clean, show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.units import clean
+from kvcalc.core.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

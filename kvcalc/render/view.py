@@ -11,7 +11,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
-from kvcalc.units import clean, human
+from kvcalc.core.units import clean, human
 
 #: text: names, kept on one line · prose: sentences, may be wrapped · bytes, count: exact integers · size: bytes as 64 GiB
 #: ratio: 0.25 x · percent: 75.0 % · work: operations as 70.37 T · time: seconds as 1.27 ms · bar: a fraction drawn as a bar

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.errors import UsageError, nearest
-from kvcalc.units import clean
+from kvcalc.core.errors import UsageError, nearest
+from kvcalc.core.units import clean
 
 if TYPE_CHECKING:
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
 
 _INLINE = ("hf_config", "gguf_metadata", "architecture")
 
@@ -43,11 +43,11 @@ def _load_inline(model: Mapping[str, Any]) -> Architecture:
     if not isinstance(document, Mapping):
         raise UsageError(f"model: '{kind}' is not a mapping", "give the document itself")
     if kind == "hf_config":
-        from kvcalc.sources.hf_config import read_config
+        from kvcalc.sources.hf.reader import read_config
 
         return read_config(document)
     if kind == "gguf_metadata":
-        from kvcalc.sources.gguf_architecture import read_metadata
+        from kvcalc.sources.gguf.architecture import read_metadata
 
         return read_metadata(document)
     from kvcalc.sources.catalogue import read_mapping

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
-from kvcalc.units import clean
+from kvcalc.core.units import clean
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult

@@ -13,15 +13,15 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.errors import InternalError, InvalidConfigError, UnknownModelError, nearest
+from kvcalc.core.errors import InternalError, InvalidConfigError, UnknownModelError, nearest
+from kvcalc.core.units import clean
 from kvcalc.sources.files import read_bytes, shown
 from kvcalc.sources.yaml_reader import LARGEST_FILE, Document, read_yaml
-from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}", re.ASCII)
 _HUB = re.compile(rb"^hub: *([^\s#]+)", re.MULTILINE)

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from kvcalc.architecture import Architecture, Expectation, Layout, Source
-from kvcalc.errors import InvalidConfigError, UsageError, nearest
-from kvcalc.formats import get_format
+from kvcalc.core.architecture import Architecture, Expectation, Layout, Source
+from kvcalc.core.errors import InvalidConfigError, UsageError, nearest
+from kvcalc.core.formats import get_format
+from kvcalc.core.states import KINDS, State
+from kvcalc.core.states.attention import Nothing
+from kvcalc.core.states.base import CACHE, MODEL
+from kvcalc.core.units import LARGEST, clean
+from kvcalc.sources.validation import sentences
 from kvcalc.sources.yaml_reader import DEEPEST, Document, Path, Problem
-from kvcalc.states import KINDS, State
-from kvcalc.states.attention import Nothing
-from kvcalc.states.base import CACHE, MODEL
-from kvcalc.units import LARGEST, clean
-from kvcalc.validation import sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

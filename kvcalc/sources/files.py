@@ -14,8 +14,8 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.errors import InvalidConfigError, UnknownModelError, UsageError
-from kvcalc.units import MIB, clean
+from kvcalc.core.errors import InvalidConfigError, UnknownModelError, UsageError
+from kvcalc.core.units import MIB, clean
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,13 +20,13 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvcalc.errors import GatedError, HubUnavailableError, InvalidConfigError, NotFoundError, UnknownModelError, UsageError
+from kvcalc.core.errors import GatedError, HubUnavailableError, InvalidConfigError, NotFoundError, UnknownModelError, UsageError
+from kvcalc.core.units import clean
 from kvcalc.sources import catalogue
 from kvcalc.sources.files import LARGEST_CONFIG, decode, exists, read_bytes, read_json, shown
-from kvcalc.units import clean
 
 if TYPE_CHECKING:
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
 
 _GGUF_MAGIC = b"GGUF"
 _CONFIG = "config.json"
@@ -61,14 +61,14 @@ def _from_url(url: str) -> Architecture:
         raise UsageError("model: only https:// addresses are read", "write the same address with https://")
     if not url.partition("?")[0].partition("#")[0].lower().endswith(".gguf"):
         raise UsageError(f"model: '{clean(url)}' is no address of a .gguf file", "give https://…/x.gguf, or the Hub repository as org/name")
-    from kvcalc.sources.gguf_remote import load_url
+    from kvcalc.sources.gguf.remote import load_url
 
     return load_url(url)
 
 
 @lru_cache(maxsize=64)
 def _from_hub(repo: str, revision: str | None) -> Architecture:
-    from kvcalc.sources.hub import load_repo
+    from kvcalc.sources.hf.hub import load_repo
 
     try:
         return load_repo(repo, revision)
@@ -118,7 +118,7 @@ def _load_file(path: Path, _inode: int, _changed: int, _size: int) -> Architectu
     if suffix in (".yaml", ".yml"):
         return catalogue.load_file(path)
     if suffix == ".gguf" or (suffix != ".json" and _begins_with_magic(path)):
-        from kvcalc.sources.gguf import read_gguf
+        from kvcalc.sources.gguf.reader import read_gguf
 
         return read_gguf(path)
     return _from_text(read_bytes(path), shown(path), path, is_json=suffix == ".json")
@@ -153,8 +153,8 @@ def _from_text(data: bytes, name: str, path: Path | None, *, is_json: bool) -> A
     document = read_json(text, name)
     if "model_type" not in document and {"family", "layers"} <= document.keys():
         return catalogue.read_mapping(document, name)
-    from kvcalc.architecture import Source
-    from kvcalc.sources.hf_config import read_config
+    from kvcalc.core.architecture import Source
+    from kvcalc.sources.hf.reader import read_config
 
     return read_config(document, model_id=_id_of(path, document), source=Source(file=name))
 

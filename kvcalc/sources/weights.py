@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
 
 #: The index that lies beside a config.json on disk.
 _INDEX = "model.safetensors.index.json"
@@ -23,13 +23,13 @@ def measured_weights(model: str | Mapping[str, Any] | Architecture) -> int | Non
         return None
     path = Path(model).expanduser()
     if model.lower().endswith(".gguf") and not model.startswith("https://"):
-        from kvcalc.sources.gguf_tensors import weights_bytes
+        from kvcalc.sources.gguf.tensors import weights_bytes
 
         return weights_bytes(path) if path.is_file() else None
     if path.exists():
         return _beside(path if path.is_dir() else path.parent)
     if model.count("/") == 1 and not model.startswith((".", "/", "~")):
-        from kvcalc.sources.hub import weights_bytes as of_repository
+        from kvcalc.sources.hf.hub import weights_bytes as of_repository
 
         repo, _, revision = model.partition("@")
         return of_repository(repo, revision or None)
@@ -39,7 +39,7 @@ def measured_weights(model: str | Mapping[str, Any] | Architecture) -> int | Non
 def _beside(folder: Path) -> int | None:
     """The total that a local safetensors index gives."""
     from kvcalc.sources.files import read_bytes, read_json
-    from kvcalc.sources.hub import LARGEST_INDEX, total_of
+    from kvcalc.sources.hf.hub import LARGEST_INDEX, total_of
 
     index = folder / _INDEX
     if not index.is_file():

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from kvcalc.errors import InvalidConfigError
-from kvcalc.units import MIB, clean
+from kvcalc.core.errors import InvalidConfigError
+from kvcalc.core.units import MIB, clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

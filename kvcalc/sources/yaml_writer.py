@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from kvcalc.architecture import Architecture, Layout
-    from kvcalc.states import State
+    from kvcalc.core.architecture import Architecture, Layout
+    from kvcalc.core.states import State
 
 _WIDTH = 140
 #: Text that needs no quotes anywhere; words that other YAML readers take for truth values get them.

@@ -15,25 +15,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.core.errors import UnsupportedArchitectureError, UsageError
+from kvcalc.core.units import clean, parse_tokens
+from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
 from kvcalc.engines.transformers import tensors_by_layer
 from kvcalc.engines.transformers.stores import Plain
-from kvcalc.errors import UnsupportedArchitectureError, UsageError
-from kvcalc.estimate import engine_dict, model_dict, workload_dict
+from kvcalc.questions.estimate import engine_dict, model_dict, workload_dict
 from kvcalc.sources import catalogue, load
 from kvcalc.sources.files import LARGEST_CONFIG, read_bytes, read_json, shown
-from kvcalc.sources.hf_config import read_config
-from kvcalc.units import clean, parse_tokens
+from kvcalc.sources.hf.reader import read_config
 from kvcalc.verify import run
 from kvcalc.verify.mirror import mirror
-from kvcalc.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.plan import Plan
     from kvcalc.engines.transformers.tensors import CacheTensor
-    from kvcalc.plan import Plan
 
 #: Tokens beyond the widest window: enough to see it drop some, and no multiple of a ratio.
 _BEYOND = 17
@@ -155,7 +155,7 @@ def published(model: str | Mapping[str, Any], architecture: Architecture) -> dic
         return dict(inline) if isinstance(inline, Mapping) else None
     source = architecture.source
     if source is not None and source.where == "Hub":
-        from kvcalc.sources.hub import Repository
+        from kvcalc.sources.hf.hub import Repository
 
         fetched = Repository(source.file.removesuffix("/config.json"), source.revision).fetch("config.json", LARGEST_CONFIG)
         return read_json(read_bytes(fetched.path), source.file) if fetched else None

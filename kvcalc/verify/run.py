@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvcalc.errors import UnsupportedArchitectureError, UsageError
-from kvcalc.units import clean
+from kvcalc.core.errors import UnsupportedArchitectureError, UsageError
+from kvcalc.core.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcalc.budgets.file import find_file, read_budgets
-from kvcalc.errors import InvalidConfigError, UsageError
+from kvcalc.core.errors import InvalidConfigError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kvcalc.core.units import clean
 from kvcalc.render import FORMATS
 from kvcalc.render.reports import REPORTS
-from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from conftest import Repository

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from kvcalc.check import check
+from kvcalc.budgets.check import check
 
 if TYPE_CHECKING:
     from conftest import Repository

@@ -18,10 +18,10 @@ import pytest
 import yaml
 from hub_server import Repo, serve
 
+from kvcalc.core.errors import KvcalcError
 from kvcalc.engines import ENGINES
-from kvcalc.errors import KvcalcError
-from kvcalc.estimate import estimate
-from kvcalc.request import parse_request
+from kvcalc.questions.estimate import estimate
+from kvcalc.questions.request import parse_request
 
 if TYPE_CHECKING:
     from conftest import Repository

@@ -15,7 +15,7 @@ import typer
 
 import kvcalc
 from kvcalc.cli.app import COMMANDS
-from kvcalc.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
+from kvcalc.core.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +108,7 @@ def test_a_bug_is_one_sentence_and_exit_70(ask: Callable[..., Answer], monkeypat
     def broken(_: object) -> None:
         raise ZeroDivisionError("secret\x1b[31m")
 
-    monkeypatch.setattr(import_module("kvcalc.estimate"), "estimate", broken)
+    monkeypatch.setattr(import_module("kvcalc.questions.estimate"), "estimate", broken)
     answer = ask("estimate", "llama-2-7b", "-f", "json")
     assert answer.code == EXIT_INTERNAL
     assert answer.document["error"]["type"] == "internal"
@@ -123,7 +123,7 @@ def test_ctrl_c_is_exit_130_and_silent(ask: Callable[..., Answer], monkeypatch: 
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(import_module("kvcalc.estimate"), "estimate", interrupted)
+    monkeypatch.setattr(import_module("kvcalc.questions.estimate"), "estimate", interrupted)
     assert ask("estimate", "llama-2-7b") == (EXIT_INTERRUPTED, "", "")
 
 

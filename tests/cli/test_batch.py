@@ -7,8 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.batch import LONGEST_LINE
-from kvcalc.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_USAGE
+from kvcalc.core.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_USAGE
+from kvcalc.questions.batch import LONGEST_LINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

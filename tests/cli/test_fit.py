@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcalc.errors import EXIT_OK, EXIT_OVER_BUDGET, EXIT_USAGE
+from kvcalc.core.errors import EXIT_OK, EXIT_OVER_BUDGET, EXIT_USAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

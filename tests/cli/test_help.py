@@ -9,7 +9,7 @@ import pytest
 
 from kvcalc.cli.app import COMMANDS
 from kvcalc.cli.root import command_of, usage_of
-from kvcalc.errors import EXIT_OK, EXIT_USAGE
+from kvcalc.core.errors import EXIT_OK, EXIT_USAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from kvcalc.errors import EXIT_OK, EXIT_USAGE
+from kvcalc.core.errors import EXIT_OK, EXIT_USAGE
 from kvcalc.sources.catalogue import folder
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcalc.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_USAGE
+from kvcalc.core.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_USAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from kvcalc import techniques
-from kvcalc.compare import Comparing, compare
-from kvcalc.errors import KvcalcError, UsageError
-from kvcalc.explain import explain
+from kvcalc.core.errors import KvcalcError, UsageError
+from kvcalc.core.states import KINDS
+from kvcalc.core.workload import Workload
 from kvcalc.lab import ENTRIES, choose, require_torch
-from kvcalc.states import KINDS
-from kvcalc.workload import Workload
+from kvcalc.questions import techniques
+from kvcalc.questions.compare import Comparing, compare
+from kvcalc.questions.explain import explain
 
 #: Technique → rows of the lab, entries of `compare` and pages of `explain`, state.
 TECHNIQUES: dict[str, tuple[set[str], set[str], str]] = {

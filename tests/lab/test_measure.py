@@ -15,7 +15,7 @@ import referencing
 torch = pytest.importorskip("torch")
 
 from kvcalc.cli.app import run as command_line
-from kvcalc.errors import UsageError
+from kvcalc.core.errors import UsageError
 from kvcalc.lab import kv, measure
 from kvcalc.lab.lesson import Figure
 from kvcalc.lab.measure import Bench, allocated_by, bytes_of, largest_error

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kvcalc.formats import get_format
+from kvcalc.core.formats import get_format
 from kvcalc.lab.quantised import GROUP, ByChannel, ByToken, QuantisedStore, pack, unpack
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvcalc.errors import UsageError
+from kvcalc.core.errors import UsageError
 from kvcalc.lab.sizes import LIMITS, PRESETS, Sizes, make_sizes
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from kvcalc.budgets.file import read_budgets
-from kvcalc.errors import EXIT_OK, EXIT_OVER_BUDGET, EXIT_USAGE, InvalidConfigError
+from kvcalc.core.errors import EXIT_OK, EXIT_OVER_BUDGET, EXIT_USAGE, InvalidConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,14 +8,14 @@ import pytest
 import yaml
 
 from kvcalc.budgets.file import read_budgets
-from kvcalc.errors import UsageError
+from kvcalc.core.errors import UsageError
 from kvcalc.launch.ask import read_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kvcalc.launch.reading import Reading
+    from kvcalc.engines.base.reading import Reading
 
 VLLM = """
 model: org/name

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcalc.errors import UsageError
+from kvcalc.core.errors import UsageError
 from kvcalc.launch.ask import read_command
 
 if TYPE_CHECKING:

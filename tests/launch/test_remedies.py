@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcalc.errors import EXIT_OK, EXIT_OVER_BUDGET
-from kvcalc.server_flags import SERVER_FLAGS
+from kvcalc.core.errors import EXIT_OK, EXIT_OVER_BUDGET
+from kvcalc.engines.base.server_flags import SERVER_FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

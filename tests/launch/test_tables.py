@@ -10,7 +10,7 @@ import pytest
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "llamacpp", "tensorrt_llm"])
 def test_a_flag_stands_in_one_table(engine: str) -> None:
-    module = import_module(f"kvcalc.launch.{engine}")
+    module = import_module(f"kvcalc.engines.{engine}.launch")
     tables = {name: set(getattr(module, name)) for name in ("_TRANSLATED", "_SETTINGS", "_REFUSED", "_DOUBTED", "_IDLE")}
     for (first, flags), (second, others) in combinations(tables.items(), 2):
         assert not flags & others, f"{first} and {second}"

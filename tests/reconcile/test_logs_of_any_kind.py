@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcalc.errors import KvcalcError, UsageError
+from kvcalc.core.errors import KvcalcError, UsageError
 from kvcalc.reconcile import Reconciliation, reconcile
 from kvcalc.reconcile.lines import CHUNK, log_lines
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcalc.cli.app import run
-from kvcalc.errors import UsageError
+from kvcalc.core.errors import UsageError
 from kvcalc.reconcile import Reconciliation, reconcile
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import pytest
 
-from kvcalc.errors import KvcalcError, UsageError
+from kvcalc.core.errors import KvcalcError, UsageError
+from kvcalc.engines.base.logs import printed
 from kvcalc.reconcile import Reconciliation, reconcile
-from kvcalc.reconcile.base import printed
 from kvcalc.reconcile.lines import log_lines
 
 GIB = 1024**3

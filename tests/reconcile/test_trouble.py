@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
 from kvcalc.reconcile import Reconciliation, reconcile
 from kvcalc.sources import load
-from kvcalc.workload import Workload
 
 if TYPE_CHECKING:
     from kvcalc.reconcile.trouble import Trouble

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvcalc.fit import fit
-from kvcalc.launch.vllm import _WORDS
+from kvcalc.engines.vllm.launch import _WORDS
+from kvcalc.questions.fit import fit
+from kvcalc.questions.request import parse_request
 from kvcalc.render import plain
 from kvcalc.render.fit_view import view
 from kvcalc.render.launch_view import view_of
-from kvcalc.request import parse_request
 
 
 def document(engine: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from test_schemas import REGISTRY, SCHEMAS
 
-from kvcalc.errors import UsageError
+from kvcalc.core.errors import UsageError
 from kvcalc.render import FORMATS, chosen_format, delimited, html_page, markdown
 from kvcalc.render.documents import as_json, as_yaml
 from kvcalc.render.verify_view import view as verify_view

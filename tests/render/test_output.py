@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kvcalc.errors import UsageError
+from kvcalc.core.errors import UsageError
 from kvcalc.render import emit
 from kvcalc.render.output import close_streams, say, write
 from kvcalc.render.view import Column, Facts, Table, Text, View

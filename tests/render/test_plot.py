@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcalc.plot import Plotting, plot
+from kvcalc.core.workload import Workload
+from kvcalc.questions.plot import Plotting, plot
 from kvcalc.render import html_page, markdown, plain, plot_png, plot_svg
 from kvcalc.render.plot_axes import MOST_TICKS, axes, short_tokens, unit_of
 from kvcalc.render.plot_font import columns, dots
@@ -20,7 +21,6 @@ from kvcalc.render.plot_scene import COLOURS, DASHES, Dot, Stroke, scene
 from kvcalc.render.plot_text import HEIGHT, MARKS, chart
 from kvcalc.render.plot_view import view
 from kvcalc.render.plot_words import headline, legend, title
-from kvcalc.workload import Workload
 
 GIB = 1024**3
 HOSTILE = "evil <&\"'> \x1b[31m ]]> </svg>"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcalc.errors import InvalidConfigError, UnknownModelError
+from kvcalc.core.errors import InvalidConfigError, UnknownModelError
 from kvcalc.sources import catalogue, load
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def test_one_model_reads_one_file() -> None:
         "from kvcalc.sources import load\n"
         "load('llama-2-7b')\n"
         "print(sorted({name.rsplit('/', 1)[1] for name in opened if name.endswith('.yaml')}))\n"
-        "print(sorted(name for name in ('huggingface_hub', 'httpx', 'rich', 'typer', 'kvcalc.sources.hf_config') if name in sys.modules))\n"
+        "print(sorted(name for name in ('huggingface_hub', 'httpx', 'rich', 'typer', 'kvcalc.sources.hf.reader') if name in sys.modules))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "['llama-2-7b.yaml']\n[]\n"

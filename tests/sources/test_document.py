@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcalc.errors import InvalidConfigError
+from kvcalc.core.errors import InvalidConfigError
+from kvcalc.core.states import Full, Index, Latent, Sliding
 from kvcalc.sources.catalogue import read_mapping, read_text
 from kvcalc.sources.document import check
 from kvcalc.sources.yaml_reader import Document, read_yaml
-from kvcalc.states import Full, Index, Latent, Sliding
 
 TEXT = """\
 id: tiny

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcalc.errors import InvalidConfigError, KvcalcError, UnknownModelError
+from kvcalc.core.errors import InvalidConfigError, KvcalcError, UnknownModelError
 from kvcalc.sources.files import read_bytes, read_json
 
 

@@ -12,13 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvcalc.errors import GatedError, HubUnavailableError, InvalidConfigError, KvcalcError, NotFoundError, UnknownModelError, UsageError
+from kvcalc.core.errors import (
+    GatedError,
+    HubUnavailableError,
+    InvalidConfigError,
+    KvcalcError,
+    NotFoundError,
+    UnknownModelError,
+    UsageError,
+)
 from kvcalc.sources import load, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
 
 CONFIG = {
     "model_type": "llama",
@@ -71,7 +79,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, answer: Architecture | KvcalcError) -> 
             raise answer
         return answer
 
-    monkeypatch.setattr("kvcalc.sources.hub.load_repo", load_repo)
+    monkeypatch.setattr("kvcalc.sources.hf.hub.load_repo", load_repo)
     return asked
 
 
@@ -252,7 +260,7 @@ def test_a_gguf_by_suffix_and_by_its_first_bytes(here: Path, monkeypatch: pytest
         read.append(path)
         return answer
 
-    monkeypatch.setitem(sys.modules, "kvcalc.sources.gguf", types.SimpleNamespace(read_gguf=read_gguf))
+    monkeypatch.setitem(sys.modules, "kvcalc.sources.gguf.reader", types.SimpleNamespace(read_gguf=read_gguf))
     (here / "a.gguf").write_bytes(b"anything")
     (here / "blob").write_bytes(b"GGUF\x03\0\0\0")
     assert load("a.gguf") is answer
@@ -262,7 +270,7 @@ def test_a_gguf_by_suffix_and_by_its_first_bytes(here: Path, monkeypatch: pytest
 
 def test_a_gguf_address(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = load("gpt2")
-    monkeypatch.setitem(sys.modules, "kvcalc.sources.gguf_remote", types.SimpleNamespace(load_url=lambda _url: answer))
+    monkeypatch.setitem(sys.modules, "kvcalc.sources.gguf.remote", types.SimpleNamespace(load_url=lambda _url: answer))
     assert load("https://host/x.gguf") is answer
     assert load("https://host/X.GGUF?download=true") is answer
 

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcalc.errors import InvalidConfigError
+from kvcalc.core.errors import InvalidConfigError
 from kvcalc.sources import yaml_reader
 from kvcalc.sources.yaml_reader import Document, Problem, plain_scalar, problem_from, read_yaml
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcalc.architecture import Architecture, Expectation, Layout, Source
+from kvcalc.core.architecture import Architecture, Expectation, Layout, Source
+from kvcalc.core.states import Full, Index, Latent, Mamba2, Sliding
 from kvcalc.sources.catalogue import ids, load_id, read_text
 from kvcalc.sources.yaml_reader import read_yaml
 from kvcalc.sources.yaml_writer import shortest_pattern, to_yaml
-from kvcalc.states import Full, Index, Latent, Mamba2, Sliding
 
 FULL = Full(query_heads=8, kv_heads=2, head_dim=64)
 GEMMA = Architecture(

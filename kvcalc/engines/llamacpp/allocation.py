@@ -7,18 +7,18 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from kvcalc.core.errors import EngineRejectsError, UsageError
+from kvcalc.core.formats import get_format
+from kvcalc.core.plan import Line
 from kvcalc.engines.llamacpp import architectures as rules
 from kvcalc.engines.llamacpp.model import Model, distinct
-from kvcalc.errors import EngineRejectsError, UsageError
-from kvcalc.formats import get_format
-from kvcalc.plan import Line
 
 if TYPE_CHECKING:
+    from kvcalc.core.formats import Format
     from kvcalc.engines.llamacpp.context import Context, Rows
     from kvcalc.engines.llamacpp.devices import Devices
     from kvcalc.engines.llamacpp.settings import Types
     from kvcalc.engines.llamacpp.tensors import Tensor
-    from kvcalc.formats import Format
 
 #: MATRIX_ROW_PADDING (ggml-cuda): quantised rows are read in steps of so many elements.
 CUDA_STEP = 512

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcalc.errors import UnsupportedArchitectureError, nearest
-from kvcalc.states import Kda, Mamba1, Mamba2
-from kvcalc.units import clean
+from kvcalc.core.errors import UnsupportedArchitectureError, nearest
+from kvcalc.core.states import Kda, Mamba1, Mamba2
+from kvcalc.core.units import clean
 
 if TYPE_CHECKING:
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
 
 #: Architecture ← the model_types that convert to it.
 _CONVERTED = {

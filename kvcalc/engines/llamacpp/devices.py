@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
+from kvcalc.core.units import clean
 from kvcalc.engines.llamacpp import architectures as rules
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
 from kvcalc.hardware import parse_gpu
-from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kvcalc.workload import Workload
+    from kvcalc.core.workload import Workload
 
 #: LLAMA_MAX_DEVICES of a build with CUDA (ggml GGML_CUDA_MAX_DEVICES).
 MOST_DEVICES = 16

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kvcalc.engines.base import Engine, Fitting, context_messages
+from kvcalc.core.errors import EngineRejectsError, UsageError
+from kvcalc.core.plan import Capacity, Plan
+from kvcalc.core.states import Recurrent
+from kvcalc.engines.base.engine import Engine, Fitting, context_messages
 from kvcalc.engines.llamacpp import architectures as rules
 from kvcalc.engines.llamacpp.allocation import Allocation
 from kvcalc.engines.llamacpp.context import Context, pad
@@ -21,18 +24,15 @@ from kvcalc.engines.llamacpp.settings import (
     read_slots,
     read_types,
 )
-from kvcalc.errors import EngineRejectsError, UsageError
-from kvcalc.plan import Capacity, Plan
-from kvcalc.states import Recurrent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kvcalc.architecture import Architecture
-    from kvcalc.engines.base import Setting
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.formats import Format
+    from kvcalc.core.workload import Workload
+    from kvcalc.engines.base.engine import Setting
     from kvcalc.engines.llamacpp.devices import Devices
-    from kvcalc.formats import Format
-    from kvcalc.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)

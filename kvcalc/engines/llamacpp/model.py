@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from kvcalc.architecture import Layout
+from kvcalc.core.architecture import Layout
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.states import Chunked, Compressed, Full, Latent, Shared, Sliding, State
 from kvcalc.engines.llamacpp import architectures as rules
 from kvcalc.engines.llamacpp.tensors import Reading, Tensor
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
-from kvcalc.states import Chunked, Compressed, Full, Latent, Shared, Sliding, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
 
 
 @dataclass(frozen=True)

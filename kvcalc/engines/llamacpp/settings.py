@@ -13,15 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.engines.base import Setting
-from kvcalc.errors import EngineRejectsError, UsageError
-from kvcalc.formats import GGML_TYPES, KvFormat, get_format, get_kv_format
-from kvcalc.units import clean
+from kvcalc.core.errors import EngineRejectsError, UsageError
+from kvcalc.core.formats import GGML_TYPES, KvFormat, get_format, get_kv_format
+from kvcalc.core.units import clean
+from kvcalc.engines.base.engine import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kvcalc.formats import Format
+    from kvcalc.core.formats import Format
 
 SETTINGS = (
     Setting(

@@ -14,14 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from kvcalc.core.errors import UnsupportedArchitectureError
+from kvcalc.core.states import Latent
 from kvcalc.engines.llamacpp import architectures as rules
-from kvcalc.errors import UnsupportedArchitectureError
-from kvcalc.states import Latent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kvcalc.states import State
+    from kvcalc.core.states import State
 
 Store = Literal["key", "value", "state"]
 Space = Literal["full", "window", "entries", "state"]

@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvcalc.core.errors import EngineRejectsError
 from kvcalc.engines.sglang import classes
 from kvcalc.engines.sglang.dtypes import FOUR_BITS, FP8
-from kvcalc.errors import EngineRejectsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,6 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.states import Compressed, Index
 from kvcalc.engines.sglang.backends import SM100, V4_PAGE
 from kvcalc.engines.sglang.classes import DEEPSEEK_V4, WINDOW_RATIOS
 from kvcalc.engines.sglang.pools import cut
@@ -29,11 +31,9 @@ from kvcalc.engines.sglang.sizing import (
     least_tokens,
     request_cap,
 )
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
-from kvcalc.states import Compressed, Index
 
 if TYPE_CHECKING:
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
     from kvcalc.engines.sglang.server import Server
 
 #: Bytes of the compressor's numbers: fp32.

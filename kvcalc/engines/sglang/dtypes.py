@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvcalc.core.errors import EngineRejectsError, nearest
+from kvcalc.core.formats import FORMATS, get_format, one_format
+from kvcalc.core.units import clean
 from kvcalc.engines.sglang import classes
-from kvcalc.errors import EngineRejectsError, nearest
-from kvcalc.formats import FORMATS, get_format, one_format
-from kvcalc.units import clean
 
 if TYPE_CHECKING:
-    from kvcalc.architecture import Architecture
-    from kvcalc.formats import Format
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.formats import Format
 
 #: kvcalc's and PyTorch's spellings → the flag's.
 FLAGS = {

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kvcalc.engines.base import Engine, Fitting, context_messages
+from kvcalc.core.errors import EngineRejectsError
+from kvcalc.core.plan import Capacity, Plan
+from kvcalc.engines.base.engine import Engine, Fitting, context_messages
 from kvcalc.engines.sglang import classes, host
 from kvcalc.engines.sglang.deepseek_v4 import DeepSeekV4
 from kvcalc.engines.sglang.dtypes import FOUR_BITS, model_format
@@ -15,18 +17,16 @@ from kvcalc.engines.sglang.recurrent import read_slots
 from kvcalc.engines.sglang.server import longest, resolve
 from kvcalc.engines.sglang.settings import SETTINGS
 from kvcalc.engines.sglang.sizing import Sizer, Sizes, ceil_page, floor_page
-from kvcalc.errors import EngineRejectsError
-from kvcalc.plan import Capacity, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kvcalc.architecture import Architecture
-    from kvcalc.engines.base import Setting
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.workload import Workload
+    from kvcalc.engines.base.engine import Setting
     from kvcalc.engines.sglang.pools import Pools
     from kvcalc.engines.sglang.recurrent import Slots
     from kvcalc.engines.sglang.server import Server
-    from kvcalc.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)

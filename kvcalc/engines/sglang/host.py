@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.units import show_bytes
 from kvcalc.engines.sglang.pools import SLIDING
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
-from kvcalc.units import show_bytes
 
 if TYPE_CHECKING:
     from kvcalc.engines.sglang.pools import Pools

@@ -8,9 +8,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from kvcalc.core.plan import Line
 from kvcalc.engines.sglang.pools import FULL, Pools, Row
 from kvcalc.engines.sglang.recurrent import intermediate_bytes
-from kvcalc.plan import Line
 
 if TYPE_CHECKING:
     from kvcalc.engines.sglang.deepseek_v4 import DeepSeekV4

@@ -18,19 +18,19 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.formats import FORMATS, Format
+from kvcalc.core.units import clean
 from kvcalc.engines.sglang import classes
 from kvcalc.engines.sglang.backends import SM90, SM100
 from kvcalc.engines.sglang.dtypes import FOUR_BITS, FP8
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
-from kvcalc.formats import FORMATS, Format
-from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kvcalc.architecture import Architecture, Layout
+    from kvcalc.core.architecture import Architecture, Layout
+    from kvcalc.core.states import State
     from kvcalc.engines.sglang.server import Server
-    from kvcalc.states import State
 
 FULL, SLIDING = "full", "sliding"
 #: Elements behind one fp32 scale of an index key, and the bytes of that scale (DSATokenToKVPool.quant_block_size).

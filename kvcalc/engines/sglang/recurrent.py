@@ -16,19 +16,19 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.formats import FORMATS, get_format
+from kvcalc.core.states import Fixed
+from kvcalc.core.units import GIB, clean
 from kvcalc.engines.sglang import classes
 from kvcalc.engines.sglang.pools import cut
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
-from kvcalc.formats import FORMATS, get_format
-from kvcalc.states import Fixed
-from kvcalc.units import GIB, clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.states import State
     from kvcalc.engines.sglang.server import Server
-    from kvcalc.states import State
 
 #: Convolution columns are bf16 whatever the model's type (SGLANG_MAMBA_CONV_DTYPE).
 CONV = FORMATS["bf16"]

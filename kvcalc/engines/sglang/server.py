@@ -10,20 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.engines.base import check_query_heads
+from kvcalc.core.errors import EngineRejectsError
+from kvcalc.core.states import Full, Index, Sliding
+from kvcalc.core.units import GIB
+from kvcalc.engines.base.engine import check_query_heads
 from kvcalc.engines.sglang import backends, classes
 from kvcalc.engines.sglang.dtypes import FP8, cache_type, has_sinks, model_format
-from kvcalc.errors import EngineRejectsError
 from kvcalc.hardware import get_gpu
-from kvcalc.states import Full, Index, Sliding
-from kvcalc.units import GIB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kvcalc.architecture import Architecture
-    from kvcalc.formats import Format
-    from kvcalc.workload import Workload
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.formats import Format
+    from kvcalc.core.workload import Workload
 
 #: Compute capability x 10 of the card that is assumed where none is given, and its prefill chunk: an 80 GB Hopper.
 HOPPER, HOPPER_CHUNK = 90, 8192

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvcalc.engines.base import Setting
+from kvcalc.engines.base.engine import Setting
 
 #: The backends of `--attention-backend` for NVIDIA cards (arg_groups/choices.py).
 ATTENTION_BACKENDS = (

@@ -14,16 +14,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kvcalc.core.errors import EngineRejectsError
+from kvcalc.core.units import GIB
 from kvcalc.engines.sglang import classes
 from kvcalc.engines.sglang.pools import FULL, SLIDING, Pools, Row
 from kvcalc.engines.sglang.recurrent import Slots, split_memory
-from kvcalc.errors import EngineRejectsError
-from kvcalc.units import GIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
     from kvcalc.engines.sglang.server import Server
 
 #: Decode steps between two evictions of what left the window (SGLANG_SWA_EVICTION_INTERVAL).

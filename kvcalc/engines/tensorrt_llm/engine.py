@@ -12,25 +12,25 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from kvcalc.engines.base import Engine, check_query_heads, context_messages
-from kvcalc.engines.ideal import stages_of
+from kvcalc.core.errors import EngineRejectsError, UsageError
+from kvcalc.core.plan import Capacity, Line, Plan
+from kvcalc.engines.base.engine import Engine, check_query_heads, context_messages
+from kvcalc.engines.ideal.engine import stages_of
 from kvcalc.engines.tensorrt_llm import v4
 from kvcalc.engines.tensorrt_llm.formats import DS_MLA, cache_format, model_format
 from kvcalc.engines.tensorrt_llm.layers import LayerReader, Part, Row, Stage
 from kvcalc.engines.tensorrt_llm.settings import SETTINGS, TOKENS_PER_BLOCK, VERSION
 from kvcalc.engines.tensorrt_llm.states import read_parts
 from kvcalc.engines.tensorrt_llm.windows import has_own_windows, read_windows
-from kvcalc.errors import EngineRejectsError, UsageError
 from kvcalc.hardware import get_gpu
-from kvcalc.plan import Capacity, Line, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kvcalc.architecture import Architecture
-    from kvcalc.engines.base import Setting
-    from kvcalc.formats import Format
-    from kvcalc.workload import Workload
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.formats import Format
+    from kvcalc.core.workload import Workload
+    from kvcalc.engines.base.engine import Setting
 
 _Item = TypeVar("_Item", Row, Part)
 

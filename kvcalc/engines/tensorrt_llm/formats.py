@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kvcalc.errors import EngineRejectsError, nearest
-from kvcalc.formats import FORMATS, Format, get_format, one_format
-from kvcalc.units import clean
+from kvcalc.core.errors import EngineRejectsError, nearest
+from kvcalc.core.formats import FORMATS, Format, get_format, one_format
+from kvcalc.core.units import clean
 
 if TYPE_CHECKING:
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
 
 #: Row of DeepSeek-V4 on Hopper: 448 B of fp8, 64 rotary elements in bf16, 8 B of scales.
 DS_MLA = "fp8_ds_mla"

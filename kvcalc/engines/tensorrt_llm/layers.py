@@ -14,17 +14,17 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
-from kvcalc.formats import FORMATS
-from kvcalc.states import Chunked, Full, Index, Latent, Shared, Sliding
-from kvcalc.units import clean
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.formats import FORMATS
+from kvcalc.core.states import Chunked, Full, Index, Latent, Shared, Sliding
+from kvcalc.core.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kvcalc.architecture import Architecture
-    from kvcalc.formats import Format
-    from kvcalc.states import State
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.formats import Format
+    from kvcalc.core.states import State
 
 #: Elements behind one scale of an NVFP4 cache.
 FP4_BLOCK = 16

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvcalc.engines.base import Setting
+from kvcalc.engines.base.engine import Setting
 
 VERSION = "main 2026-11 (source read)"
 

@@ -15,17 +15,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from kvcalc.core.errors import EngineRejectsError
+from kvcalc.core.formats import FORMATS, get_format
+from kvcalc.core.states import Recurrent
+from kvcalc.core.units import clean
 from kvcalc.engines.tensorrt_llm.layers import Part
-from kvcalc.errors import EngineRejectsError
-from kvcalc.formats import FORMATS, get_format
-from kvcalc.states import Recurrent
-from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvcalc.architecture import Architecture
-    from kvcalc.formats import Format
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.formats import Format
 
 #: How the families start whose recurrent layers TensorRT-LLM has a cache for (is_hybrid_linear), without Qwen4-Exp's side states.
 FAMILIES = ("nemotron_h", "qwen3_next", "qwen3_5", "kimi_linear", "kimi_k3")

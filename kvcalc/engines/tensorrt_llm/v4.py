@@ -15,17 +15,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.formats import FORMATS
+from kvcalc.core.states import Compressed, Index, Latent
 from kvcalc.engines.tensorrt_llm.formats import DS_MLA
 from kvcalc.engines.tensorrt_llm.layers import Part, Row
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
-from kvcalc.formats import FORMATS
-from kvcalc.states import Compressed, Index, Latent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvcalc.architecture import Architecture
-    from kvcalc.formats import Format
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.formats import Format
 
 BLOCKS = (128, 256)
 #: Bytes of a row of fp8_ds_mla at width 512: 448 + 64 x 2 + 8.

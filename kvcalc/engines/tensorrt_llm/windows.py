@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcalc.errors import UsageError
-from kvcalc.states import Chunked, Sliding
+from kvcalc.core.errors import UsageError
+from kvcalc.core.states import Chunked, Sliding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
 
 #: Families whose layers differ in width, so that TensorRT-LLM takes its second manager and the windows of the layers themselves.
 OWN_WINDOWS = ("gemma4",)

@@ -16,19 +16,19 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kvcalc.engines.base import Engine, Setting, context_messages, default_format
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
+from kvcalc.core.formats import get_format, one_format
+from kvcalc.core.plan import Plan
+from kvcalc.core.units import clean
+from kvcalc.engines.base.engine import Engine, Setting, context_messages, default_format
 from kvcalc.engines.transformers.caches import CACHES, Ask, whole_trait
 from kvcalc.engines.transformers.quantized import DEFAULTS
 from kvcalc.engines.transformers.quirks import CACHELESS, FOREIGN, OTHERWISE, QUIRKS, RULE
 from kvcalc.engines.transformers.tensors import EVERY, INT64, CacheTensor, Layer, Rows, windowed
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
-from kvcalc.formats import get_format, one_format
-from kvcalc.plan import Plan
-from kvcalc.units import clean
 
 if TYPE_CHECKING:
-    from kvcalc.architecture import Architecture
-    from kvcalc.workload import Workload
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.workload import Workload
 
 #: The types that a model class computes in, and so caches in.
 FLOATS = ("fp32", "bf16", "fp16")

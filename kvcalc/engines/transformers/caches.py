@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.core.errors import EngineRejectsError, UsageError
+from kvcalc.core.units import clean
 from kvcalc.engines.transformers.quantized import read_quantizer
 from kvcalc.engines.transformers.stores import ITEM, Plain, Quantised
 from kvcalc.engines.transformers.tensors import INT64, Rows
-from kvcalc.errors import EngineRejectsError, UsageError
-from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.states import State
     from kvcalc.engines.transformers.stores import Store
     from kvcalc.engines.transformers.tensors import CacheTensor
-    from kvcalc.states import State
 
 #: The states of `full_attention` layers, the only ones that the quantized cache takes.
 _QUANTIZABLE = ("full", "latent")

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.errors import EngineRejectsError
+from kvcalc.core.errors import EngineRejectsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvcalc.states.base import MODEL
+from kvcalc.core.states.base import MODEL
 
 FP32 = "fp32"
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
+from kvcalc.core.plan import Line
+from kvcalc.core.states.base import MODEL
 from kvcalc.engines.transformers.tensors import INT64, CacheTensor
-from kvcalc.plan import Line
-from kvcalc.states.base import MODEL
 
 if TYPE_CHECKING:
     from kvcalc.engines.transformers.quantized import Quantizer

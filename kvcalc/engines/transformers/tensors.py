@@ -14,15 +14,15 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from kvcalc.core.errors import EngineRejectsError
+from kvcalc.core.states.base import CACHE, MODEL
 from kvcalc.engines.transformers.quirks import FP32, Quirk
-from kvcalc.errors import EngineRejectsError
-from kvcalc.states.base import CACHE, MODEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from kvcalc.states import State
-    from kvcalc.states.base import Buffer, Extent
+    from kvcalc.core.states import State
+    from kvcalc.core.states.base import Buffer, Extent
 
 RowsKind = Literal["tokens", "window", "entries", "open", "after", "since", "fixed", "reserved"]
 

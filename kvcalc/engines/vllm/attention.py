@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.formats import get_format
 from kvcalc.engines.vllm import backends, compressed, dtypes, selection
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
-from kvcalc.formats import get_format
 
 if TYPE_CHECKING:
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.states import State
     from kvcalc.engines.vllm.start import Kind, Start
-    from kvcalc.states import State
 
 #: Families whose latents vLLM stores as one row of all heads; others with such fields run as ordinary attention (model_arch_config_convertor.py).
 MLA_FAMILIES = frozenset(

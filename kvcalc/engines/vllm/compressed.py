@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kvcalc.core.errors import EngineRejectsError
+from kvcalc.core.formats import get_format
+from kvcalc.core.units import clean
 from kvcalc.engines.vllm.specs import MLA, SLIDING_MLA, Spec
-from kvcalc.errors import EngineRejectsError
-from kvcalc.formats import get_format
-from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kvcalc.states import State
+    from kvcalc.core.states import State
 
 FAMILY = "deepseek_v4"
 #: Tokens per block, and the only size that the kernels read.

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.errors import EngineRejectsError, UsageError, nearest
-from kvcalc.formats import ALIASES, FORMATS, one_format
-from kvcalc.units import clean
+from kvcalc.core.errors import EngineRejectsError, UsageError, nearest
+from kvcalc.core.formats import ALIASES, FORMATS, one_format
+from kvcalc.core.units import clean
 
 if TYPE_CHECKING:
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
 
 AUTO = "auto"
 MODEL_DTYPES = {"bf16": "bfloat16", "fp16": "float16"}

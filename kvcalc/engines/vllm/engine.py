@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from kvcalc.engines.base import Engine, Fitting, Setting, context_messages
+from kvcalc.core.plan import Capacity, Plan
+from kvcalc.engines.base.engine import Engine, Fitting, Setting, context_messages
 from kvcalc.engines.vllm import lines, own, settings
 from kvcalc.engines.vllm.dtypes import format_of
 from kvcalc.engines.vllm.model import build_pool
 from kvcalc.engines.vllm.specs import CHUNKED, RECURRENT, RING, WINDOW_KINDS
 from kvcalc.engines.vllm.start import read_start
-from kvcalc.plan import Capacity, Plan
 
 if TYPE_CHECKING:
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.workload import Workload
     from kvcalc.engines.vllm.pool import Pool
     from kvcalc.engines.vllm.start import Start
-    from kvcalc.workload import Workload
 
 
 #: Kinds of layers that keep tokens in flight beside those that they can see.

@@ -16,8 +16,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvcalc.core.errors import EngineRejectsError
 from kvcalc.engines.vllm.specs import CHUNKED, CROSS, FULL, FULL_KINDS, MLA, RECURRENT, RING, SLIDING, SLIDING_MLA, WINDOW_KINDS, Spec
-from kvcalc.errors import EngineRejectsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

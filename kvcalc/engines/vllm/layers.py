@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kvcalc.core.errors import UnsupportedArchitectureError
+from kvcalc.core.formats import get_format
 from kvcalc.engines.vllm import dtypes, recurrent
 from kvcalc.engines.vllm.attention import heads_of, is_mla, token_bytes
 from kvcalc.engines.vllm.selection import rows_apart
 from kvcalc.engines.vllm.specs import CHUNKED, CROSS, FULL, MLA, RECURRENT, SLIDING, SLIDING_MLA, Spec
-from kvcalc.errors import UnsupportedArchitectureError
-from kvcalc.formats import get_format
 
 if TYPE_CHECKING:
+    from kvcalc.core.states import State
     from kvcalc.engines.vllm.attention import Choice
     from kvcalc.engines.vllm.blocksize import Blocks
     from kvcalc.engines.vllm.start import Kind, Start
-    from kvcalc.states import State
 
 #: Cohere 2 sees its window and the token itself (models/commandr.py).
 WIDER_WINDOWS = frozenset({"cohere2"})

@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kvcalc.core.formats import get_format
+from kvcalc.core.plan import Line
 from kvcalc.engines.vllm.specs import FULL_KINDS, RECURRENT, RING, Demand, Spec, held_tokens
-from kvcalc.formats import get_format
-from kvcalc.plan import Line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kvcalc.core.states import State
     from kvcalc.engines.vllm.pool import CacheLayer, Pool
     from kvcalc.engines.vllm.recurrent import Tensor
-    from kvcalc.states import State
 
 
 class Part(NamedTuple):

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from kvcalc.core.errors import EngineRejectsError
+from kvcalc.core.formats import get_format
 from kvcalc.engines.vllm import backends, blocksize, compressed, dtypes, own, recurrent, selection, speculation
 from kvcalc.engines.vllm.attention import PACKED_ROWS, Heads, heads_of, is_attention, is_mla, model_head, token_bytes
 from kvcalc.engines.vllm.groups import group_layers
@@ -15,8 +17,6 @@ from kvcalc.engines.vllm.layers import Layer
 from kvcalc.engines.vllm.pool import CacheLayer, Pool, make_pool
 from kvcalc.engines.vllm.specs import Demand
 from kvcalc.engines.vllm.start import skip_layers
-from kvcalc.errors import EngineRejectsError
-from kvcalc.formats import get_format
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

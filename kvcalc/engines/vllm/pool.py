@@ -17,8 +17,8 @@ from kvcalc.engines.vllm.specs import FULL_KINDS, Demand, Spec, request_blocks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kvcalc.core.states import State
     from kvcalc.engines.vllm.recurrent import Tensor
-    from kvcalc.states import State
 
 
 class CacheLayer(NamedTuple):

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
-from kvcalc.formats import ALIASES, get_format
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.formats import ALIASES, get_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kvcalc.architecture import Architecture
-    from kvcalc.states import State
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.states import State
 
 #: Token alignment of the checkpoints that FlashInfer's prefill of gated DeltaNet hands out.
 GDN_CHECKPOINT_ALIGNMENT = 64

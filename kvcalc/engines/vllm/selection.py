@@ -10,6 +10,8 @@ import itertools
 import math
 from typing import TYPE_CHECKING
 
+from kvcalc.core.errors import EngineRejectsError, UsageError, nearest
+from kvcalc.core.units import clean
 from kvcalc.engines.vllm.backends import (
     ADA,
     BACKENDS,
@@ -38,8 +40,6 @@ from kvcalc.engines.vllm.backends import (
     Backend,
     flash_version,
 )
-from kvcalc.errors import EngineRejectsError, UsageError, nearest
-from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

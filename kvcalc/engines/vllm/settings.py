@@ -15,11 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.engines.base import Setting
+from kvcalc.core.errors import EngineRejectsError
+from kvcalc.core.units import GIB
+from kvcalc.engines.base.engine import Setting
 from kvcalc.engines.vllm.speculation import METHODS, OTHER_METHODS
-from kvcalc.errors import EngineRejectsError
 from kvcalc.hardware import get_gpu, parse_gpu
-from kvcalc.units import GIB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

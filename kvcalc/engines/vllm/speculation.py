@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kvcalc.architecture import Architecture
-    from kvcalc.states import State
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.states import State
 
 #: Methods whose layers, if any, are known from the model's own config.
 METHODS = ("mtp", "eagle", "eagle3", "ngram", "ngram_gpu", "suffix")

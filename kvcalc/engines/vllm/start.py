@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kvcalc.core.errors import EngineRejectsError, UsageError
+from kvcalc.core.units import clean
 from kvcalc.engines.vllm import compressed, dtypes, recurrent, settings, speculation
 from kvcalc.engines.vllm.attention import is_attention, is_kept, is_mla, kept_states
 from kvcalc.engines.vllm.selection import get_backend
 from kvcalc.engines.vllm.support import check_pipeline, check_support
-from kvcalc.errors import EngineRejectsError, UsageError
-from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.states import State
+    from kvcalc.core.workload import Workload
     from kvcalc.engines.vllm.settings import Card, Scheduler
-    from kvcalc.states import State
-    from kvcalc.workload import Workload
 
 #: Families without attention, by their class; a hybrid whose config leaves no attention layer is none of them.
 ATTENTION_FREE = frozenset({"falcon_mamba", "mamba", "mamba2"})

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
-from kvcalc.units import clean
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.units import clean
 
 if TYPE_CHECKING:
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
 
 #: Hugging Face class → the last release that had it.
 REMOVED: dict[str, str] = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.core.units import clean
 from kvcalc.render.reports.sentences import first_line, name_of, sentences
-from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.units import clean, show_bytes
+from kvcalc.core.units import clean, show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

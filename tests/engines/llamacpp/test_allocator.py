@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from kvcalc.core.errors import EngineRejectsError
+from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
-from kvcalc.errors import EngineRejectsError
-from kvcalc.sources.gguf_architecture import KNOWN, read_metadata
-from kvcalc.workload import Workload
+from kvcalc.sources.gguf.architecture import KNOWN, read_metadata
 
 CASES = [json.loads(line) for line in (Path(__file__).parents[2] / "cases" / "llamacpp.jsonl").read_text().splitlines()[1:]]
 NAMES = sorted({case["architecture"] for case in CASES})

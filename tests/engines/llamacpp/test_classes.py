@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kvcalc.core.errors import EngineRejectsError
+from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
-from kvcalc.errors import EngineRejectsError
-from kvcalc.sources.gguf_architecture import read_metadata
-from kvcalc.workload import Workload
+from kvcalc.sources.gguf.architecture import read_metadata
 
 if TYPE_CHECKING:
-    from kvcalc.plan import Plan
+    from kvcalc.core.plan import Plan
 
 
 def plan(name: str, keys: dict[str, Any], **args: Any) -> Plan:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
 from kvcalc.engines.llamacpp.context import Context, pad
-from kvcalc.sources.gguf_architecture import read_metadata
-from kvcalc.workload import Workload
+from kvcalc.sources.gguf.architecture import read_metadata
 
 GEMMA = {
     "general.architecture": "gemma3",

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvcalc.architecture import Layout
+from kvcalc.core.architecture import Layout
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
 from kvcalc.engines.llamacpp import architectures as rules
 from kvcalc.engines.llamacpp.architectures import FAMILIES, KEEPS_DRAFTS, ROLLBACK, WINDOWED, WRITES_DRAFTS
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.sources import load
-from kvcalc.sources.gguf_architecture import FAMILIES as MODEL_TYPES
-from kvcalc.sources.gguf_architecture import KNOWN
-from kvcalc.workload import Workload
+from kvcalc.sources.gguf.architecture import FAMILIES as MODEL_TYPES
+from kvcalc.sources.gguf.architecture import KNOWN
 
 if TYPE_CHECKING:
-    from kvcalc.plan import Plan
+    from kvcalc.core.plan import Plan
 
 
 def plan(model: str | dict[str, Any], *, context: int | None = None, **args: Any) -> Plan:

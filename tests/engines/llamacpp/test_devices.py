@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
+from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
 from kvcalc.engines.llamacpp.devices import HOST, Devices
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
-from kvcalc.sources.gguf_architecture import read_metadata
-from kvcalc.workload import Workload
+from kvcalc.sources.gguf.architecture import read_metadata
 
 if TYPE_CHECKING:
-    from kvcalc.plan import Plan
+    from kvcalc.core.plan import Plan
 
 LLAMA = {"block_count": 7, "context_length": 4096, "embedding_length": 512, "attention.head_count": 4, "attention.head_count_kv": 4}
 #: K and V of one layer: 4 heads x 128 x 2 B each, 1,024 cells.

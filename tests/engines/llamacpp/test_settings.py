@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kvcalc.core.errors import EngineRejectsError, KvcalcError, UnsupportedArchitectureError, UsageError
+from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
-from kvcalc.errors import EngineRejectsError, KvcalcError, UnsupportedArchitectureError, UsageError
-from kvcalc.sources.gguf_architecture import read_metadata
-from kvcalc.workload import Workload
+from kvcalc.sources.gguf.architecture import read_metadata
 
 if TYPE_CHECKING:
-    from kvcalc.plan import Plan
+    from kvcalc.core.plan import Plan
 
 
 def plan(name: str = "llama", keys: dict[str, Any] | None = None, *, workload: dict[str, Any] | None = None, **args: Any) -> Plan:
@@ -86,7 +86,7 @@ def test_a_file_without_a_context_needs_one() -> None:
 
 
 def test_layers_with_different_windows_are_refused() -> None:
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
 
     layers = {
         "pattern": ["a", "b"],

@@ -8,9 +8,9 @@ import pytest
 from pool_engines import GIB, SGLANG, Asked
 from vllm_models import deepseek_v3, gpt_oss, llama, model, nemotron_nano, qwen3_next, uniform
 
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.states import Full, Sliding
 from kvcalc.sources import load
-from kvcalc.states import Full, Sliding
 
 ASKED = Asked(SGLANG)
 

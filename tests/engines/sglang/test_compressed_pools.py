@@ -6,9 +6,9 @@ import pytest
 from pool_engines import GIB, SGLANG, Asked, sizes
 from vllm_models import model
 
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.states import Compressed, Latent
 from kvcalc.sources import load
-from kvcalc.states import Compressed, Latent
 
 ASKED = Asked(SGLANG)
 #: A page of 256 window rows of 584 B is padded to 576 B; so is one of 64 compressed rows, and one of 2.

@@ -6,9 +6,9 @@ import pytest
 from pool_engines import GIB, SGLANG, Asked, sizes
 from vllm_models import DEEPSEEK, INDEX, deepseek_v3, model, uniform
 
-from kvcalc.errors import EngineRejectsError
+from kvcalc.core.errors import EngineRejectsError
+from kvcalc.core.states import Full, Index
 from kvcalc.sources import load
-from kvcalc.states import Full, Index
 
 ASKED = Asked(SGLANG)
 

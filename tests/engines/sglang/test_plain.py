@@ -6,9 +6,9 @@ import pytest
 from pool_engines import GIB, SGLANG, Asked, sizes
 from vllm_models import llama, model, uniform
 
-from kvcalc.errors import EngineRejectsError, UsageError
+from kvcalc.core.errors import EngineRejectsError, UsageError
+from kvcalc.core.states import Cross, Full, Nothing, Shared
 from kvcalc.sources import load
-from kvcalc.states import Cross, Full, Nothing, Shared
 
 ASKED = Asked(SGLANG)
 

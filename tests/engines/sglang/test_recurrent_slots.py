@@ -6,10 +6,10 @@ import pytest
 from pool_engines import GIB, SGLANG, Asked, sizes
 from vllm_models import MAMBA, model, nemotron_nano, qwen3_next, uniform
 
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
-from kvcalc.overrides import override
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.states import Full, Kda, Latent, Lightning, Mamba2, Rwkv, ShortConv
+from kvcalc.questions.set_fields import override
 from kvcalc.sources import load
-from kvcalc.states import Full, Kda, Latent, Lightning, Mamba2, Rwkv, ShortConv
 
 ASKED = Asked(SGLANG)
 #: Qwen3-Next: 36 layers x (3 columns of 8,192 in bf16 + 32 heads of 128 x 128 in fp32), and 12 layers of 2 heads of 256.

@@ -8,9 +8,9 @@ import pytest
 from pool_engines import GIB, SGLANG, Asked, sizes
 from vllm_models import gemma3, gpt_oss, model, uniform
 
-from kvcalc.errors import EngineRejectsError
+from kvcalc.core.errors import EngineRejectsError
+from kvcalc.core.states import Full, Latent, Sliding
 from kvcalc.sources import load
-from kvcalc.states import Full, Latent, Sliding
 
 ASKED = Asked(SGLANG)
 ROW = 8 * 128 * 2

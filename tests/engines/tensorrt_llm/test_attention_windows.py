@@ -6,8 +6,8 @@ import pytest
 from pool_engines import GIB, TENSORRT, Asked, sizes
 from vllm_models import gpt_oss, llama, model
 
-from kvcalc.errors import UsageError
-from kvcalc.states import Chunked, Full, Sliding
+from kvcalc.core.errors import UsageError
+from kvcalc.core.states import Chunked, Full, Sliding
 
 ASKED = Asked(TENSORRT)
 #: A token in the 12 layers of one kind.

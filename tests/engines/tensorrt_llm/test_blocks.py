@@ -6,9 +6,9 @@ import pytest
 from pool_engines import GIB, TENSORRT, Asked, sizes
 from vllm_models import DEEPSEEK, deepseek_v3, gemma3, gpt_oss, llama, model, uniform
 
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
+from kvcalc.core.states import Cross, Full, Index, Nothing, Shared
 from kvcalc.sources import load
-from kvcalc.states import Cross, Full, Index, Nothing, Shared
 
 ASKED = Asked(TENSORRT)
 

@@ -6,9 +6,9 @@ import pytest
 from pool_engines import GIB, TENSORRT, Asked, sizes
 from vllm_models import NEXT_HEADS, model, nemotron_nano, qwen3_next
 
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.states import Kda, Latent, Mamba2
 from kvcalc.sources import load
-from kvcalc.states import Kda, Latent, Mamba2
 
 ASKED = Asked(TENSORRT)
 #: Qwen3-Next in bf16 throughout: TensorRT-LLM takes the state's type from the model's.

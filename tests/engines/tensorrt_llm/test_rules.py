@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pool_engines import GIB, TENSORRT, Asked
 from vllm_models import deepseek_v3, gemma3, gpt_oss, llama, nemotron_nano, qwen3_next
 
-from kvcalc.engines.ideal import Ideal
+from kvcalc.engines.ideal.engine import Ideal
 from kvcalc.sources import load
 
 ASKED = Asked(TENSORRT)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kvcalc.engines.transformers.quirks import FOREIGN
-from kvcalc.sources.families.index import INDEX
+from kvcalc.sources.hf.families.index import INDEX
 from kvcalc.verify import verify
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None or find_spec("transformers") is None, reason="needs torch and transformers")

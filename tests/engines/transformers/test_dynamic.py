@@ -8,12 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcalc.architecture import Architecture, Layout
-from kvcalc.engines import get_engine
-from kvcalc.engines.transformers.quirks import CACHELESS, FOREIGN, OTHERWISE, QUIRKS
-from kvcalc.engines.transformers.tensors import Rows
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
-from kvcalc.states import (
+from kvcalc.core.architecture import Architecture, Layout
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
+from kvcalc.core.states import (
     Chunked,
     Compressed,
     Cross,
@@ -31,10 +28,13 @@ from kvcalc.states import (
     Sliding,
     State,
 )
-from kvcalc.workload import Workload
+from kvcalc.core.workload import Workload
+from kvcalc.engines import get_engine
+from kvcalc.engines.transformers.quirks import CACHELESS, FOREIGN, OTHERWISE, QUIRKS
+from kvcalc.engines.transformers.tensors import Rows
 
 if TYPE_CHECKING:
-    from kvcalc.plan import Plan
+    from kvcalc.core.plan import Plan
 
 GQA = Full(kv_heads=8, query_heads=32, head_dim=128)
 MLA = Latent(latent_dim=512, rope_dim=64, query_heads=128, nope_dim=128, value_head_dim=128)

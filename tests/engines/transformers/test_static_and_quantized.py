@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcalc.architecture import Architecture, Layout
+from kvcalc.core.architecture import Architecture, Layout
+from kvcalc.core.errors import EngineRejectsError, UsageError
+from kvcalc.core.states import Compressed, Full, Index, Latent, Nothing, Shared, ShortConv, Sliding, State
+from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
-from kvcalc.errors import EngineRejectsError, UsageError
-from kvcalc.states import Compressed, Full, Index, Latent, Nothing, Shared, ShortConv, Sliding, State
-from kvcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from kvcalc.plan import Plan
+    from kvcalc.core.plan import Plan
 
 #: One layer of 2 heads x 128: 1,024 B a token in bf16.
 SMALL = Full(kv_heads=2, head_dim=128)

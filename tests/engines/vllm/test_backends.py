@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from vllm_models import ENGINE, GPT_OSS, model, work
 
+from kvcalc.core.errors import EngineRejectsError, UsageError
 from kvcalc.engines.vllm.attention import ask_of
 from kvcalc.engines.vllm.backends import (
     FLASH_ATTN,
@@ -17,7 +18,6 @@ from kvcalc.engines.vllm.backends import (
 )
 from kvcalc.engines.vllm.selection import check_layouts, check_shared_kernel, preferred_block, select_backend, uneven_backend
 from kvcalc.engines.vllm.start import read_start
-from kvcalc.errors import EngineRejectsError, UsageError
 
 
 def ask(head_size: int = 128, cache_dtype: str = "auto", capability: int = 90, **more: object) -> Ask:

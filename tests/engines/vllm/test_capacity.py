@@ -20,8 +20,8 @@ from vllm_models import (
     uniform,
 )
 
-from kvcalc.architecture import Architecture, Layout
-from kvcalc.states import Chunked, Full, Mamba2, Sliding
+from kvcalc.core.architecture import Architecture, Layout
+from kvcalc.core.states import Chunked, Full, Mamba2, Sliding
 
 
 def figures(architecture: Architecture, memory: int, context: int, **question: object) -> tuple[int | None, ...]:

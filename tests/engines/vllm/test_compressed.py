@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 from vllm_models import GIB, fitting, model, plan
 
-from kvcalc.architecture import Architecture, Layout
+from kvcalc.core.architecture import Architecture, Layout
+from kvcalc.core.errors import EngineRejectsError
+from kvcalc.core.states import Compressed, Index, Latent
 from kvcalc.engines.vllm.compressed import read_layout, specs
-from kvcalc.errors import EngineRejectsError
-from kvcalc.states import Compressed, Index, Latent
 
 WINDOW = Latent(latent_dim=448, rope_dim=64, window=128, query_heads=64)
 CSA = (WINDOW, Compressed(latent_dim=512, rope_dim=64, ratio=4), Index(index_dim=128, ratio=4))

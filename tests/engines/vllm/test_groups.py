@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvcalc.core.errors import EngineRejectsError
 from kvcalc.engines.vllm.groups import approximate_gcd, block_bytes, group_layers
 from kvcalc.engines.vllm.specs import CHUNKED, FULL, MLA, RECURRENT, RING, SLIDING, SLIDING_MLA, Spec
-from kvcalc.errors import EngineRejectsError
 
 WIDE = Spec(FULL, 16, 4096, (8, 128, 128), "bf16")
 WINDOW = WIDE._replace(kind=SLIDING, limit=1024)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from vllm_models import ENGINE, GIB, fitting, model, plan, uniform
 
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
-from kvcalc.overrides import override
-from kvcalc.sources.hf_config import read_config
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.states import Fixed, Full, Index, Latent, ShortConv, Sliding
+from kvcalc.core.workload import Workload
+from kvcalc.questions.set_fields import override
+from kvcalc.sources.hf.reader import read_config
 from kvcalc.sources.resolve import resolve
-from kvcalc.states import Fixed, Full, Index, Latent, ShortConv, Sliding
-from kvcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from kvcalc.architecture import Architecture
+    from kvcalc.core.architecture import Architecture
 
 CASES = [json.loads(line) for line in (Path(__file__).parents[2] / "cases" / "vllm_own.jsonl").read_text().splitlines()[1:]]
 QUESTION = ("gpu", "kv_dtype", "context", "tensor_parallel", "pipeline_parallel", "decode_context_parallel", "engine_args")

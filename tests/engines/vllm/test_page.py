@@ -10,8 +10,8 @@ import pytest
 
 from kvcalc.cli.app import main
 from kvcalc.engines import get_engine
-from kvcalc.fit import fit
-from kvcalc.request import parse_request
+from kvcalc.questions.fit import fit
+from kvcalc.questions.request import parse_request
 
 PAGE = (Path(__file__).parents[3] / "docs" / "engines" / "vllm.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^\$ kvcalc (.*)\n(.*)$", PAGE, re.MULTILINE)

@@ -27,14 +27,14 @@ from vllm_models import (
     uniform,
 )
 
+from kvcalc.core.errors import EngineRejectsError
+from kvcalc.core.states import Chunked, Full, Latent, Nothing, Shared, Sliding
+from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
-from kvcalc.errors import EngineRejectsError
-from kvcalc.states import Chunked, Full, Latent, Nothing, Shared, Sliding
-from kvcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from kvcalc.architecture import Architecture
-    from kvcalc.plan import Plan
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.plan import Plan
 
 
 def sizes(found: Plan) -> dict[tuple[str, str], int]:

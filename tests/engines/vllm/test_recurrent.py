@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.states import Fixed, GatedDeltaNet, Kda, Lightning, Mamba1, Mamba2, ShortConv, State
 from kvcalc.engines.vllm.recurrent import Prefill, checkpoint_alignment, keeps_checkpoint, read_types, tensors
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
-from kvcalc.states import Fixed, GatedDeltaNet, Kda, Lightning, Mamba1, Mamba2, ShortConv, State
 
 NET = GatedDeltaNet(key_heads=16, value_heads=32, key_head_dim=128, value_head_dim=128, conv_kernel=4)
 MAMBA2 = Mamba2(heads=128, head_dim=64, state_dim=128, groups=8, conv_kernel=4)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from vllm_models import DEEPSEEK, ENGINE, GPT_OSS, INDEX, WHISPER, deepseek_v3, fitting, gpt_oss, llama, model, plan, qwen3_next, uniform
 
-from kvcalc.architecture import Layout
+from kvcalc.core.architecture import Layout
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
+from kvcalc.core.states import Full, Mamba2
 from kvcalc.engines.vllm.dtypes import cache_dtype, model_dtype
 from kvcalc.engines.vllm.settings import read_card, read_scheduler
 from kvcalc.engines.vllm.start import stage_of
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
-from kvcalc.states import Full, Mamba2
 
 DRAFT = Layout.model_validate({"pattern": ["d"], "count": 1, "states": {"d": [Full(kv_heads=8, head_dim=128)]}})
 

@@ -15,14 +15,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.formats import get_format
+from kvcalc.core.units import clean
 from kvcalc.engines.vllm import dtypes
 from kvcalc.engines.vllm.attention import Choice
 from kvcalc.engines.vllm.backends import BLACKWELL, Ask, Backend
 from kvcalc.engines.vllm.layers import index_row
 from kvcalc.engines.vllm.specs import MLA, RING, SLIDING_MLA, Spec
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
-from kvcalc.formats import get_format
-from kvcalc.units import clean
 
 if TYPE_CHECKING:
     from kvcalc.engines.vllm.layers import Layer

@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.formats import get_format
 from kvcalc.engines.vllm import dtypes, layers
 from kvcalc.engines.vllm.attention import Choice
 from kvcalc.engines.vllm.backends import HOPPER, INDEXER, Ask, Backend
 from kvcalc.engines.vllm.specs import MLA, SLIDING_MLA, Spec
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
-from kvcalc.formats import get_format
 
 if TYPE_CHECKING:
     from kvcalc.engines.vllm.layers import Layer

@@ -15,12 +15,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.core.errors import EngineRejectsError
+from kvcalc.core.formats import get_format
 from kvcalc.engines.vllm import attention, dtypes, layers
 from kvcalc.engines.vllm.attention import Choice
 from kvcalc.engines.vllm.backends import Ask, Backend
 from kvcalc.engines.vllm.specs import RING, Spec
-from kvcalc.errors import EngineRejectsError
-from kvcalc.formats import get_format
 
 if TYPE_CHECKING:
     from kvcalc.engines.vllm.layers import Layer

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.formats import get_format
 from kvcalc.engines.vllm import attention, layers
 from kvcalc.engines.vllm.attention import Choice
 from kvcalc.engines.vllm.backends import FLASH_ATTN, HOPPER
 from kvcalc.engines.vllm.selection import require
 from kvcalc.engines.vllm.specs import SLIDING, Spec
-from kvcalc.errors import EngineRejectsError, UnsupportedArchitectureError
-from kvcalc.formats import get_format
 
 if TYPE_CHECKING:
     from kvcalc.engines.vllm.layers import Layer

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvcalc.core.errors import UnsupportedArchitectureError
 from kvcalc.engines.vllm import attention, backends, dtypes, layers
 from kvcalc.engines.vllm.attention import Choice
 from kvcalc.engines.vllm.backends import Ask, Backend
 from kvcalc.engines.vllm.selection import require
-from kvcalc.errors import UnsupportedArchitectureError
 
 if TYPE_CHECKING:
     from kvcalc.engines.vllm.layers import Layer

@@ -1,0 +1,93 @@
+"""`check`: every budget of a `kvcalc.yaml`, met or not. Unknown is never a pass."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.budgets.baseline import read_baseline
+from kvcalc.budgets.evaluate import evaluate
+from kvcalc.budgets.file import find_file, read_budgets
+from kvcalc.budgets.verdict import Verdict, exit_code
+from kvcalc.core.errors import UsageError, nearest
+from kvcalc.core.units import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Every verdict of one file."""
+
+    file: str
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 all met, 1 one exceeded, 3 one not evaluated, 2 one that cannot be asked (2, then 3, then 1)."""
+        return exit_code(self.verdicts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document `kvcalc.check/1`."""
+        states = [verdict.status for verdict in self.verdicts]
+        return {
+            "schema": "kvcalc.check/1",
+            "model": None,
+            "workload": None,
+            "engine": None,
+            "kv_dtype": None,
+            "file": self.file,
+            "summary": {
+                "budgets": len(states),
+                "passed": states.count("pass"),
+                "over": states.count("over"),
+                "errors": states.count("error"),
+                "exit_code": self.exit_code,
+            },
+            "budgets": [verdict.to_dict() for verdict in self.verdicts],
+            "notes": [],
+            "warnings": [],
+        }
+
+
+def check(
+    file: str | Path | None = None,
+    *,
+    baseline: str | Path | None = None,
+    only: Sequence[str] = (),
+    replacing_baseline: bool = False,
+) -> Gate:
+    """The budgets of `file`, or of the nearest kvcalc.yaml at or above the working folder; `only` names some of them.
+
+    With `replacing_baseline`, limits on growth are left out: today's figures become the ones to compare with.
+
+    Raises InvalidConfigError for a file that cannot be read as budgets or figures, UsageError if there is none.
+    """
+    path = find_file(Path.cwd()) if file is None else _existing(file, "`kvcalc init MODEL --output FILE` writes one")
+    if path.is_dir():
+        path = find_file(path.resolve())
+    budgets = read_budgets(path)
+    names = [budget.name for budget in budgets]
+    for name in only:
+        if name not in names:
+            raise UsageError(
+                f"no budget is named '{clean(name, 60)}'", nearest(name, names) or f"{budgets[0].file} has: " + ", ".join(names[:8])
+            )
+    earlier = None if baseline is None else read_baseline(_existing(baseline, "write it once with --update-baseline"))
+    chosen = [budget for budget in budgets if not only or budget.name in only]
+    if replacing_baseline:
+        chosen = [budget.without_growth() for budget in chosen]
+    return Gate(budgets[0].file, evaluate(chosen, earlier))
+
+
+def _existing(file: str | Path, hint: str) -> Path:
+    try:
+        path = Path(file).expanduser()
+    except RuntimeError:
+        raise UsageError(f"{clean(file)}: no such home folder", "write the whole path") from None
+    if not os.path.lexists(path):
+        raise UsageError(f"{clean(path)}: no such file", hint)
+    return path

@@ -1,0 +1,1 @@
+"""The engine without a policy: the bytes that the mathematics needs."""

@@ -1,0 +1,1 @@
+"""Ollama: llama.cpp with defaults of its own."""

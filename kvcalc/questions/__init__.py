@@ -1,0 +1,1 @@
+"""What can be asked of a model under an engine: estimate, fit, compare, plot, chat, explain, batch."""

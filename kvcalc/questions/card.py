@@ -1,0 +1,282 @@
+"""From a card to bytes for the cache, figure by figure, each marked exact, given or estimated.
+
+    vLLM               memory x gpu_memory_utilization (0.92, of the TOTAL)        - weights - overhead
+    SGLang             memory x mem_fraction_static (by card, of what is FREE)     - weights - overhead
+    TensorRT-LLM       (memory - weights - overhead) x 0.9, of what is free AFTER the weights
+    llama.cpp, Ollama, transformers, ideal        memory - weights - overhead
+
+What an engine keeps for activations, graphs and buffers is found by running it, not by arithmetic: the overhead is an estimate with
+a low, a likely and a high figure, and so is the result. `--overhead`, `--weights` and `--kv-memory` replace estimates by facts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.core.errors import EngineRejectsError, UsageError
+from kvcalc.core.units import GIB, MIB, clean
+from kvcalc.core.weights import WEIGHT_FORMATS, weight_format
+from kvcalc.engines import get_engine
+from kvcalc.hardware import Gpu, get_gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.workload import Workload
+    from kvcalc.questions.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What an engine leaves for weights and cache.
+
+    setting     the engine's own setting for it; "" = it has none
+    default     its default; None = by card (SGLang)
+    overhead    bytes a device for activations, graphs, buffers and the context of the driver: low, likely, high
+    vendors     whose cards it runs on, as far as kvcalc's figures hold there
+    free        the fraction is of what is free after weights and overhead, not of the whole card
+    """
+
+    setting: str
+    default: Fraction | None
+    overhead: tuple[int, int, int]
+    source: str
+    vendors: tuple[str, ...]
+    free: bool = False
+
+
+_MEMORY_KNOWN = {
+    "reported": "exact: the total that the driver reports",
+    "nominal": "estimated: the capacity as sold, of which the driver keeps a part",
+}
+_DESKTOP = ("nvidia", "amd", "intel", "apple")
+_GGML_OVERHEAD = "llama.cpp compute buffers and its 1,024 MiB margin"
+
+
+_SHARES: dict[str, Share] = {
+    "vllm": Share(
+        "gpu_memory_utilization",
+        Fraction(92, 100),
+        (GIB, 5 * GIB // 2, 6 * GIB),
+        "vLLM 0.33 worker/utils.py; overhead as start-up logs report it",
+        ("nvidia", "amd"),
+    ),
+    "sglang": Share(
+        "mem_fraction_static",
+        None,
+        (GIB // 4, GIB // 2, 2 * GIB),
+        "SGLang 0.5.23 memory_hook.py; activations lie in the part that is left free",
+        ("nvidia", "amd"),
+    ),
+    "tensorrt-llm": Share(
+        "free_gpu_memory_fraction",
+        Fraction(9, 10),
+        (GIB, 3 * GIB, 8 * GIB),
+        "TensorRT-LLM llm_args.py; overhead measured by its dry run",
+        ("nvidia",),
+        free=True,
+    ),
+    "llama.cpp": Share("", Fraction(1), (GIB // 2, 3 * GIB // 2, 3 * GIB), _GGML_OVERHEAD, _DESKTOP),
+    "ollama": Share("", Fraction(1), (GIB // 2, 3 * GIB // 2, 3 * GIB), _GGML_OVERHEAD, _DESKTOP),
+    "transformers": Share("", Fraction(1), (GIB // 2, GIB, 4 * GIB), "driver context and the activations of one step", _DESKTOP),
+    "ideal": Share("", Fraction(1), (0, 0, 0), "no engine, no overhead", (*_DESKTOP, "google", "aws")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBudget:
+    """One device's memory, divided.
+
+    kv_low, kv_likely, kv_high     bytes for the cache under the high, likely and low overhead; never below 0
+    sure                           how each figure is known: exact, given or estimated, with where it comes from
+    """
+
+    gpu: Gpu
+    memory: int
+    utilization: Fraction
+    weights: int
+    overhead: int
+    kv_low: int
+    kv_likely: int
+    kv_high: int
+    sure: dict[str, str]
+
+    def origin(self) -> dict[str, Any]:
+        """The `budget.from` object of `kvcalc.fit/1`."""
+        return {
+            "gpu": self.gpu.id,
+            "memory": self.memory,
+            "utilization": float(self.utilization),
+            "weights": self.weights,
+            "overhead": self.overhead,
+            "kv_low": self.kv_low,
+            "kv_likely": self.kv_likely,
+            "kv_high": self.kv_high,
+            "sure": dict(self.sure),
+        }
+
+
+def on_card(workload: Workload, shares: Mapping[str, Any]) -> bool:
+    """The memory for the cache is what a device leaves: a card of the catalogue, or one whose memory is among the shares."""
+    return workload.kv_memory is None and (workload.gpu is not None or "memory" in shares)
+
+
+def share_of(engine: str, gpu: Gpu) -> Share:
+    """What the engine leaves on that card. Raises UsageError for an unknown engine, EngineRejectsError for a card that it does not run on."""
+    share = _SHARES[get_engine(engine).name]
+    if gpu.vendor not in ("any", *share.vendors):
+        raise EngineRejectsError(f"{engine} does not run on {gpu.name}", "vendors: " + ", ".join(share.vendors))
+    return share
+
+
+def memory_budget(
+    architecture: Architecture,
+    request: Request,
+    *,
+    weights: int | None = None,
+    weight_dtype: str | None = None,
+    overhead: int | None = None,
+    utilization: float | None = None,
+    memory: int | None = None,
+    measured: int | None = None,
+) -> MemoryBudget:
+    """The budget of one device of the request's GPU. `weights` (given) and `measured` (from the files) are all devices together.
+
+    Raises UsageError for what is unknown, EngineRejectsError for a card that the engine does not run on.
+    """
+    workload = request.workload
+    if workload.gpu is None and memory is None:
+        raise UsageError("fit: no accelerator and no memory are named", "give --gpu NAME, --memory SIZE, or --kv-memory SIZE")
+    gpu = (
+        get_gpu(workload.gpu)
+        if workload.gpu is not None
+        else Gpu("memory", "memory given", "any", memory or 0, "given", 0, None, "given", "")
+    )
+    share = share_of(request.engine, gpu)
+    total = gpu.memory if memory is None else memory
+    sure = {"memory": "given" if memory is not None else _MEMORY_KNOWN[gpu.known] + f" ({gpu.source})"}
+    fraction = _utilization(share, request, gpu, utilization, sure)
+    held = weights_per_device(architecture, workload, weights, measured, weight_dtype, sure)
+    low, likely, high = share.overhead if overhead is None else (overhead, overhead, overhead)
+    sure["overhead"] = (
+        f"estimated: {share.source}"
+        if overhead is None and request.engine != "ideal"
+        else "given"
+        if overhead is not None
+        else "exact: none"
+    )
+
+    def left(spent: int) -> int:
+        room = (total - held - spent) * fraction if share.free else math.ceil(total * fraction) - held - spent
+        return max(0, math.floor(room))
+
+    return MemoryBudget(gpu, total, fraction, held, likely, left(high), left(likely), left(low), sure)
+
+
+def utilization_for(engine: str, memory: MemoryBudget, needed: int) -> tuple[str, Fraction] | None:
+    """The engine's setting for its share, and the least in thousandths that leaves `needed` bytes under the likely overhead.
+
+    None where the engine has no such setting, or where not even the whole device is enough.
+    """
+    share = _SHARES[engine]
+    room = memory.memory - memory.weights - memory.overhead
+    if not share.setting or needed > room or not memory.memory:
+        return None
+    exact = Fraction(needed, room) if share.free and room else Fraction(needed + memory.weights + memory.overhead, memory.memory)
+    return share.setting, Fraction(math.ceil(exact * 1000), 1000)
+
+
+def idle_share(request: Request, said: Iterable[str], *, fits: bool) -> tuple[str, ...]:
+    """A note where the engine's share of a card is set and no card is divided, so that the share does nothing.
+
+    said    notes of the engine, which may speak of it already
+    fits    something is fitted into a memory; else an estimate is asked for
+    """
+    share, given = _SHARES[request.engine], request.workload.kv_memory is not None
+    idle = not fits or (given and not share.free)
+    if not idle or not _sets(request, share.setting) or any(share.setting in note for note in said):
+        return ()
+    why = "the memory for the cache is given" if fits else "an estimate divides none"
+    return (f"{share.setting} changes nothing here: it divides a card, and {why}",)
+
+
+def _sets(request: Request, setting: str) -> bool:
+    return bool(setting) and setting in {str(key).replace("-", "_") for key in request.workload.engine_args}
+
+
+def _utilization(share: Share, request: Request, gpu: Gpu, given: float | None, sure: dict[str, str]) -> Fraction:
+    if _sets(request, share.setting):
+        if given is not None:
+            raise UsageError(f"the share of the card is set twice, by utilization and by {share.setting}", "give one of them")
+        given = get_engine(request.engine).read_args(request.workload.engine_args).get(share.setting)
+    if given is not None:
+        if not 0 < given <= 1:
+            raise UsageError(f"utilization {given:g} is not a fraction of the memory", "write it like 0.9")
+        sure["utilization"] = "given"
+        return Fraction(str(given))
+    if share.default is not None:
+        sure["utilization"] = "exact: the engine's default" if share.setting else "exact: the engine takes what is left"
+        return share.default
+    sure["utilization"] = "estimated: SGLang's default for this card, from its own formula"
+    return sglang_fraction(gpu.memory, request.workload)
+
+
+def sglang_fraction(memory: int, workload: Workload) -> Fraction:
+    """SGLang's `mem_fraction_static` for a card, three decimals (memory_hook.py): room for chunks, graphs and ranks is left out."""
+    gib = memory / GIB
+    chunk, batch = next(
+        (chunk, batch)
+        for limit, chunk, batch in (
+            (20, 2048, 8),
+            (35, 4096, 48),
+            (60, 4096, 32),
+            (90, 8192, 256),
+            (160, 8192, 256),
+            (math.inf, 16384, 512),
+        )
+        if gib < limit
+    )
+    reserved = 512 + Fraction(3, 2) * max(chunk, 2048) + Fraction(workload.devices * 1024, 8) + 2 * batch
+    if gib > 60:
+        reserved = max(reserved, Fraction(10 * 1024))
+    card = Fraction(memory, MIB)
+    return Fraction(round((card - reserved) / card * 1000), 1000)
+
+
+def without_share(request: Request) -> Request:
+    """The same question to an engine that takes all of the memory it is given: what `memory_budget` leaves is its share already."""
+    share = _SHARES[request.engine]
+    if not share.free:
+        return request
+    args = {**request.workload.engine_args, share.setting: 1.0}
+    return replace(request, workload=replace(request.workload, engine_args=args))
+
+
+def weights_per_device(
+    architecture: Architecture,
+    workload: Workload,
+    given: int | None,
+    measured: int | None,
+    weight_dtype: str | None,
+    sure: dict[str, str],
+) -> int:
+    """Bytes of the weights on one device: given, measured from the checkpoint's files, else parameters x type; divided evenly."""
+    if given is not None:
+        total, sure["weights"] = given, "given"
+    elif measured is not None:
+        total, sure["weights"] = measured, "exact: the checkpoint's own tensor table"
+    elif architecture.parameters is None:
+        raise UsageError(
+            f"the parameters of {clean(architecture.id)} are not known, so neither is the size of its weights", "give --weights SIZE"
+        )
+    else:
+        name = weight_format(weight_dtype or architecture.dtype or "bf16")
+        total = math.ceil(architecture.parameters * WEIGHT_FORMATS[name])
+        sure["weights"] = f"estimated: {architecture.parameters:,} parameters in {name}"
+    if workload.devices > 1:
+        sure["weights"] += f"; divided evenly over {workload.devices} devices"
+    return -(-total // workload.devices)

@@ -1,0 +1,105 @@
+"""Who the model is: class, type of numbers, longest context, and the facts that engines key their rules on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.core.errors import InvalidConfigError
+from kvcalc.core.formats import ALIASES, FORMATS
+from kvcalc.core.units import clean
+from kvcalc.sources.hf.families import fields
+
+if TYPE_CHECKING:
+    from kvcalc.sources.hf.config import Config
+
+#: Facts that engines need, under the config's own names.
+TRAITS = (
+    "num_nextn_predict_layers",
+    "mtp_num_hidden_layers",
+    "num_mtp_modules",
+    "num_mtp_layers",
+    "mamba_ssm_dtype",
+    "mamba_ssm_cache_dtype",
+    "num_experts",
+    "n_routed_experts",
+    "num_local_experts",
+    "is_encoder_decoder",
+    "is_decoder",
+    "new_decoder_architecture",
+    "multi_query",
+    "index_topk",
+    "sliding_window",
+    "sliding_window_size",
+    "use_sliding_window",
+    "attention_chunk_size",
+    "add_swa_attention_sink_bias",
+    "add_full_attention_sink_bias",
+    "swa_attention_sink_enabled",
+    "attention_sinks",
+    "use_bidirectional_attention",
+    "learnable_sink",
+    "encoder_layers",
+    "index_kpool_compress",
+    "use_mla_nope",
+)
+
+#: Parts of a wrapper that make it multimodal.
+_SENSES = ("vision_config", "audio_config", "visual", "vision_tower_config", "speech_config", "vit_config", "audio_encoder_config")
+
+_NO_ID = re.compile(r"[^A-Za-z0-9._/@-]+")
+
+
+def class_name(raw: Mapping[str, Any], inner: Mapping[str, Any]) -> str:
+    """The first of `architectures`, of the wrapper where it has one."""
+    for config in (raw, inner):
+        names = config.get("architectures")
+        if isinstance(names, list | tuple) and names and isinstance(names[0], str):
+            return clean(names[0], 100)
+    return ""
+
+
+def own_name(raw: Mapping[str, Any], model_type: str) -> str:
+    """What the file calls itself, else its model_type."""
+    name = raw.get("_name_or_path")
+    return (_NO_ID.sub("-", name)[:120] if isinstance(name, str) else "") or model_type
+
+
+def dtype(raw: Mapping[str, Any], inner: Mapping[str, Any]) -> str | None:
+    """The checkpoint's own type: the wrapper's word first, as engines do. Raises InvalidConfigError."""
+    for config in (raw, inner):
+        for key in ("dtype", "torch_dtype"):
+            value = config.get(key)
+            if value is None or value == "auto":
+                continue
+            name = value.removeprefix("torch.") if isinstance(value, str) else ""
+            if ALIASES.get(name, name) not in FORMATS:
+                raise InvalidConfigError(f"config.json: '{key}' is {clean(repr(value), 40)}, and must name a number type such as bfloat16")
+            return name
+    return None
+
+
+def max_context(raw: Mapping[str, Any], config: Config) -> int | None:
+    """The longest context that the file, or else its class, speaks of. Raises InvalidConfigError."""
+    for known in (config.raw, raw, config.defaults):
+        for name in fields.MAX_CONTEXT:
+            if known.get(name) is not None:
+                return config.checked(known[name], name)
+    return None
+
+
+def traits(raw: Mapping[str, Any], inner: Mapping[str, Any], model_type: str) -> dict[str, Any]:
+    """The facts of TRAITS that the file states, the wrapper's model_type, and what its quantization says about the cache."""
+    found = {name: inner[name] for name in TRAITS if isinstance(inner.get(name), bool | int | str)}
+    if raw.get("model_type") not in (None, model_type):
+        found["outer_model_type"] = raw["model_type"]
+    if any(raw.get(name) for name in _SENSES):
+        found["is_multimodal"] = True
+    for config in (raw, inner):
+        quantization = config.get("quantization_config") or config.get("compression_config")
+        if isinstance(quantization, Mapping):
+            found["quantization"] = str(quantization.get("quant_method", ""))
+            found |= {key: quantization[key] for key in ("kv_cache_quant_algo", "kv_cache_scheme") if quantization.get(key) is not None}
+            break
+    return found

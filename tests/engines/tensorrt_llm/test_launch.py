@@ -1,0 +1,73 @@
+"""trtllm-serve's options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kvcalc.core.errors import UsageError
+from kvcalc.engines import get_engine
+from kvcalc.engines.tensorrt_llm.launch import _FLAGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from command_line import Answer
+
+    from kvcalc.engines.base.reading import Reading
+
+#: Options → keys of the request and settings.
+READ: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "": ({}, {}),
+    "--max_seq_len 8192 --tp_size 8 --pp_size 2": ({"context": 8192, "tensor_parallel": 8, "pipeline_parallel": 2}, {}),
+    "--tensor_parallel_size=4": ({"tensor_parallel": 4}, {}),
+    "--kv_cache_free_gpu_memory_fraction 0.9": ({}, {"free_gpu_memory_fraction": 0.9}),
+    "--free_gpu_memory_fraction 0.8 --kv_cache_free_gpu_memory_fraction 0.7": ({}, {"free_gpu_memory_fraction": 0.7}),
+    "--kv_cache_dtype fp8 --max_batch_size 64": ({"kv_dtype": "fp8"}, {"max_batch_size": 64}),
+    "--enable_attention_dp": ({}, {"enable_attention_dp": True}),
+    "--host 0.0.0.0 --port 8000 --max_num_tokens 4096 --trust_remote_code --backend pytorch --max_beam_width 1": ({}, {}),
+}
+
+
+@pytest.mark.parametrize("flags", READ)
+def test_options_are_read(read: Callable[[str], Reading], flags: str) -> None:
+    for command in ("trtllm-serve", "trtllm-serve serve", "mpirun -n 1 trtllm-serve"):
+        found = read(f"{command} org/name {flags}")
+        assert (found.keys, found.settings) == READ[flags]
+        assert (found.engine, found.model, found.warnings) == ("tensorrt-llm", "org/name", [])
+
+
+REFUSED = {
+    "--config x.yaml": "--config: the file that it names is not here",
+    "--extra_llm_api_options x.yaml": "--extra_llm_api_options: the file that it names is not here",
+    "--backend tensorrt": "--backend starts a backend with other rules",
+    "--max_beam_width 4": "--max_beam_width keeps a cache a beam",
+    "--cp_size 2": "--context_parallel_size splits attention",
+    "--max_seq_len": "--max_seq_len has no value",
+    "--max_seq_len -5": "--max_seq_len: its value is not a whole number",
+}
+
+
+@pytest.mark.parametrize("flags", REFUSED)
+def test_what_kvcalc_has_no_rule_for_is_refused_by_name(read: Callable[[str], Reading], flags: str) -> None:
+    with pytest.raises(UsageError) as error:
+        read(f"trtllm-serve org/name {flags}")
+    assert error.value.message.startswith(REFUSED[flags])
+
+
+def test_other_commands_of_the_program_are_refused(read: Callable[[str], Reading]) -> None:
+    with pytest.raises(UsageError, match="trtllm-serve disaggregated starts no server with a cache of its own"):
+        read("trtllm-serve disaggregated -c x.yaml")
+
+
+def test_every_setting_has_its_option() -> None:
+    assert {f"--{setting.name}" for setting in get_engine("tensorrt-llm").settings} <= _FLAGS.keys()
+
+
+def test_the_bytes_are_those_of_the_engine(ask: Callable[..., Answer]) -> None:
+    """Llama-3.1-8B: 32 layers x 2 x 8 heads x 128 in fp8 for 8,192 tokens of one sequence."""
+    found = ask(
+        "launch", "--model", "llama-3.1-8b", "-f", "json", "trtllm-serve", "x/y", "--max_seq_len", "8192", "--kv_cache_dtype", "fp8"
+    )
+    assert found.document["bytes"]["total"] == 32 * 2 * 8 * 128 * 8192
