@@ -165,23 +165,19 @@ def examples() -> Iterator[Example]:
 EXAMPLES = list(examples())
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One working folder a page, so that commands find what those before them wrote."""
-    return {name_of(page): tmp_path_factory.mktemp("page") for page in PAGES}
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"{example.page}: {example.command}")
-def test_an_example_runs(
-    example: Example, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = folders[example.page]
-    monkeypatch.chdir(folder)
-    own = {file: text for _, file, text in blocks(ROOT / example.page) if file}
+@pytest.mark.parametrize("page", sorted({example.page for example in EXAMPLES}))
+def test_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """In one working folder a page, in order, so that commands find what those before them wrote."""
+    monkeypatch.chdir(tmp_path)
+    own = {file: text for _, file, text in blocks(ROOT / page) if file}
     for file, text in (FILES | own).items():
-        if not (folder / file).exists():
-            (folder / file).parent.mkdir(exist_ok=True)
-            (folder / file).write_text(text, encoding="utf-8")
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(text, encoding="utf-8")
+    for example in (example for example in EXAMPLES if example.page == page):
+        runs(example, capsys)
+
+
+def runs(example: Example, capsys: pytest.CaptureFixture[str]) -> None:
     program, *arguments = shlex.split(example.command, comments=True)
     assert program == "kvcalc"
     if arguments[0] in SLOW:
@@ -189,9 +185,9 @@ def test_an_example_runs(
         return
     code = run(arguments)
     out, err = capsys.readouterr()
-    assert code in (0, 1), err
+    assert code in (0, 1), f"{example.command}: {err}"
     if example.shown:
-        assert out.splitlines()[0] == example.shown
+        assert out.splitlines()[0] == example.shown, example.command
 
 
 @pytest.mark.parametrize(
