@@ -108,7 +108,7 @@ def fit(request: Request, *, budget: Budget | None = None, beyond: bool = False)
     fitting = engine.fitting(architecture, workload, budget.kv_bytes_per_device)
     longest = largest_context(architecture, workload, fitting, beyond=beyond)
     asked = longest or 1 if workload.context == -1 else engine.context_of(architecture, workload)
-    settled = replace(workload, context=None if workload.context is None else asked)
+    settled = replace(workload, context=asked) if workload.context == -1 else workload
     plan = fitting.plan(settled)
     fits = (workload.context != -1 or longest is not None) and fitting.admits(asked, workload.sequences)
     capacity = fitting.capacity(asked) or Capacity(fits)

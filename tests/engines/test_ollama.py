@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kvcalc.core.errors import EngineRejectsError, UsageError
+from kvcalc.core.units import GIB
 from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
+from kvcalc.questions.fit import Fit
+from kvcalc.questions.fit_card import fit_or_size
+from kvcalc.questions.request import parse_request
+from kvcalc.sources import load
 from kvcalc.sources.gguf.architecture import read_metadata
 
 if TYPE_CHECKING:
     from kvcalc.core.plan import Plan
+    from kvcalc.questions.fit_card import Sized
 
 GEMMA = {
     "block_count": 6,
@@ -31,16 +37,71 @@ def plan(name: str = "gemma3", keys: dict[str, Any] | None = None, *, args: dict
 
 
 def test_slots_are_split_and_windows_hold_the_batch() -> None:
-    # context 32,768: batch 1024, windows pad256(1024 + 1024); two separate slots
+    # 2 x 32,768 tokens: batch 2048, windows pad256(1024 + 2048); two separate slots
     found = plan(context=32_768, sequences=2)
-    assert found.total == 2 * ROW * (32_768 + 5 * 2048)
-    assert found.args == {"num_ctx": 32_768, "num_parallel": 2, "num_batch": 1024, "kv_cache_type": "f16", "flash_attention": "auto"}
+    assert found.total == 2 * ROW * (32_768 + 5 * 3072)
+    assert found.args == {"num_ctx": 32_768, "num_parallel": 2, "num_batch": 2048, "kv_cache_type": "f16", "flash_attention": "auto"}
     assert (found.engine, found.context) == ("ollama", 32_768)
 
 
-@pytest.mark.parametrize(("context", "batch"), [(4096, 512), (4097, 1024), (32_768, 1024), (32_769, 2048), (131_072, 2048)])
-def test_the_batch_by_context(context: int, batch: int) -> None:
-    assert plan(context=context).args["num_batch"] == batch
+@pytest.mark.parametrize(
+    ("context", "slots", "batch"),
+    [
+        (4096, 1, 512),
+        (4097, 1, 1024),
+        (32_768, 1, 1024),
+        (32_769, 1, 2048),
+        (131_072, 1, 2048),
+        (1024, 4, 512),
+        (1025, 4, 1024),
+        (4096, 2, 1024),
+        (8192, 4, 1024),
+        (8193, 4, 2048),
+    ],
+)
+def test_the_batch_by_the_tokens_of_all_slots(context: int, slots: int, batch: int) -> None:
+    assert plan(context=context, sequences=slots).args["num_batch"] == batch
+    assert plan(context=context, args={"num_parallel": slots}).args["num_batch"] == batch
+
+
+def test_four_slots_of_gemma() -> None:
+    """4 x 4,096 tokens: 10 layers of 4,096 cells and 52 windows of pad256(1,024 + 1,024), 8,192 B a cell, in each slot."""
+    found = get_engine("ollama").plan(load("gemma-3-27b"), Workload(context=4096, engine_args={"num_parallel": 4}))
+    assert found.total == 4 * 8192 * (10 * 4096 + 52 * 2048) == 4_831_838_208
+
+
+def fitted(model: str, **question: Any) -> Fit | Sized:
+    return fit_or_size(parse_request({"model": model, "engine": "ollama"} | question))
+
+
+def test_the_context_in_force_is_tested_needed_and_mended() -> None:
+    """Without a context, Ollama's own: 4,096 tokens of 48 layers x K and V of 512 elements in f16, 402,653,184 B a slot."""
+    found = fitted("qwen3-30b-a3b", kv_memory=8 * GIB)
+    assert (found.fits, found.max_context, found.max_sequences, found.needed) == (True, 40_960, 21, 402_653_184)
+    short = fitted("qwen3-30b-a3b", kv_memory=300_000_000)
+    assert (short.fits, short.needed) == (False, 402_653_184)
+    assert (short.remedies[0].setting, short.remedies[0].value) == ("context", short.max_context)
+
+
+def test_a_card_gives_the_context_that_is_gated() -> None:
+    found = fit_or_size(parse_request({"model": "gemma-3-27b", "engine": "ollama", "gpu": "rtx4090-24gb"}), weight_dtype="q4_k_m")
+    told = fit_or_size(
+        parse_request({"model": "gemma-3-27b", "engine": "ollama", "gpu": "rtx4090-24gb", "context": 32_768}), weight_dtype="q4_k_m"
+    )
+    assert found.to_dict()["workload"]["context"] == 32_768
+    assert (found.fits, found.needed, found.max_context) == (True, told.needed, told.max_context)
+
+
+@pytest.mark.parametrize("beyond", [False, True])
+def test_no_context_beyond_the_trained_one_is_promised(beyond: bool) -> None:
+    found = fit_or_size(parse_request({"model": "qwen3-30b-a3b", "engine": "ollama", "context": "1m", "kv_memory": 8 * GIB}), beyond=beyond)
+    assert isinstance(found, Fit)
+    assert (found.max_context, found.plan.context, found.fits) == (40_960, 40_960, True)
+    assert any("lowered to the 40,960 tokens" in note for note in found.notes)
+
+
+def test_the_search_moves_num_ctx() -> None:
+    assert fitted("qwen3-30b-a3b", kv_memory=8 * GIB, engine_args={"num-ctx": 8192}).max_context == 40_960
 
 
 @pytest.mark.parametrize(

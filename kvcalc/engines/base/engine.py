@@ -146,7 +146,8 @@ class Engine(ABC):
 
     def fitting(self, architecture: Architecture, workload: Workload, kv_memory: int) -> Fitting:
         """`kv_memory` bytes per device, to be asked again and again: what `fit` searches."""
-        return Fitting(self, architecture, workload, kv_memory)
+        kind = PlanFitting if type(self).capacity is Engine.capacity else Fitting
+        return kind(self, architecture, workload, kv_memory)
 
     def context_of(self, architecture: Architecture, workload: Workload) -> int:
         """The context in force: the workload's, else the model's maximum.
@@ -173,6 +174,18 @@ class Fitting:
     workload: Workload
     memory: int
 
+    @property
+    def grain(self) -> int:
+        """Tokens of context that cost the same, where the engine rounds: the search looks at multiples of it."""
+        return 1
+
+    def left(self, context: int, sequences: int) -> int:
+        """At least 0 where that many sequences of that length fit, below 0 where not; never more for a longer context or one more.
+
+        Engines that know how much of their memory stays free, in any unit, say so here: the search then guesses well.
+        """
+        return 0 if self.admits(context, sequences) else -1
+
     def admits(self, context: int, sequences: int) -> bool:
         """That many sequences of that length fit: by the engine's own word, else by its plan."""
         asked = self._asked(context, sequences)
@@ -189,6 +202,19 @@ class Fitting:
 
     def _asked(self, context: int, sequences: int) -> Workload:
         return replace(self.workload, context=context, sequences=sequences, shared_prefix=min(context, self.workload.shared_prefix))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFitting(Fitting):
+    """A fixed memory per device under an engine that fills what its plan says, and has no word of its own about a capacity."""
+
+    def left(self, context: int, sequences: int) -> int:
+        """Bytes of the fullest device that stay free."""
+        return self.memory - self.engine.plan(self.architecture, self._asked(context, sequences)).per_device
+
+    def admits(self, context: int, sequences: int) -> bool:
+        """That many sequences of that length fit."""
+        return self.left(context, sequences) >= 0
 
 
 def check_query_heads(architecture: Architecture, ranks: int) -> None:

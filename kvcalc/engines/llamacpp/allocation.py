@@ -11,12 +11,13 @@ from kvcalc.core.errors import EngineRejectsError, UsageError
 from kvcalc.core.formats import get_format
 from kvcalc.core.plan import Line
 from kvcalc.engines.llamacpp import architectures as rules
-from kvcalc.engines.llamacpp.model import Model, distinct
+from kvcalc.engines.llamacpp.devices import HOST
 
 if TYPE_CHECKING:
     from kvcalc.core.formats import Format
     from kvcalc.engines.llamacpp.context import Context, Rows
     from kvcalc.engines.llamacpp.devices import Devices
+    from kvcalc.engines.llamacpp.model import Model, Placed
     from kvcalc.engines.llamacpp.settings import Types
     from kvcalc.engines.llamacpp.tensors import Tensor
 
@@ -63,35 +64,51 @@ class Allocation:
     _parts: dict[Tensor, Part] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
-    def layers(self) -> list[tuple[int, tuple[Tensor, ...]]]:
-        """Number and tensors of every layer that has a cache."""
-        return self.model.layers(drafting=self.draft)
+    def placed(self) -> Placed:
+        """Which tensors lie where. Raises EngineRejectsError."""
+        return self.model.placed(self.devices, drafting=self.draft)
 
-    @cached_property
+    @property
     def counts(self) -> dict[Tensor, int]:
         """How many layers have each tensor."""
-        return distinct(self.layers)
+        return self.placed.counts
 
     @property
     def total(self) -> int:
-        """Bytes on all devices."""
-        return sum(layers * self.part(tensor).total for tensor, layers in self.counts.items())
+        """Bytes on all devices and the host."""
+        return sum(layers * self.part(tensor).total for tensor, layers in self.counts.items()) - self._spared()
+
+    def _spared(self) -> int:
+        """What CUDA's padding would take of the tensors that lie in host memory."""
+        return sum(layers * self.part(tensor).cuda for tensor, layers in self.placed.by_device.get(HOST, {}).items())
 
     @property
     def fixed(self) -> int:
         """Bytes that do not depend on the context."""
         return sum(layers * self.part(tensor).total for tensor, layers in self.counts.items() if tensor.space == "state")
 
-    def per_device(self) -> int:
-        """Bytes on the fullest GPU; on the host where no GPU holds any."""
+    @cached_property
+    def loads(self) -> dict[int, int]:
+        """Bytes on every device that holds any: a GPU's number, or HOST."""
         if self.devices.mode == "tensor":
-            return sum(layers * self._share(self.part(tensor)) for tensor, layers in self.counts.items())
-        loads: dict[int, int] = {}
-        for layer, tensors in self.layers:
-            device = self.devices.place(layer, self.model.layer_count)
-            loads[device] = loads.get(device, 0) + sum(self.part(tensor).total for tensor in tensors)
-        gpus = [load for device, load in loads.items() if device >= 0]
-        return max(gpus or loads.values(), default=0)
+            host = self.placed.by_device.get(HOST, {})
+            share = sum((layers - host.get(tensor, 0)) * self._share(self.part(tensor)) for tensor, layers in self.counts.items())
+            return dict.fromkeys(range(self.devices.count), share) | ({HOST: self._held(host, cuda=False)} if host else {})
+        return {device: self._held(counts, cuda=device != HOST) for device, counts in self.placed.by_device.items()}
+
+    def _held(self, counts: dict[Tensor, int], *, cuda: bool) -> int:
+        """Bytes of so many layers' tensors on one device."""
+        parts = ((layers, self.part(tensor)) for tensor, layers in counts.items())
+        return sum(layers * (part.total if cuda else part.bytes + part.padding) for layers, part in parts)
+
+    def per_device(self) -> int:
+        """Bytes on the fullest GPU: 0 where the whole cache lies in host memory."""
+        return max((load for device, load in self.loads.items() if device != HOST), default=0)
+
+    @property
+    def on_host(self) -> int:
+        """Bytes in host memory."""
+        return self.loads.get(HOST, 0)
 
     def _share(self, part: Part) -> int:
         return part.total // self.devices.count
@@ -125,7 +142,7 @@ class Allocation:
         if padding:
             text = f"V rows widened to {self.model.widest_value:,} elements, the widest of any layer: flash attention is off"
             found.append(Line("padding", 0, "value", 0, self.types.value.name, 0, padding, text))
-        cuda = sum(layers * self.part(tensor).cuda for tensor, layers in self.counts.items())
+        cuda = sum(layers * self.part(tensor).cuda for tensor, layers in self.counts.items()) - self._spared()
         if cuda:
             text = f"CUDA: a quantised row of no multiple of {CUDA_STEP} elements reads beyond its tensor, and tensors begin at multiples of {CUDA_ALIGNMENT} B"
             found.append(Line("padding", 0, "cuda", 0, "", 0, cuda, text))

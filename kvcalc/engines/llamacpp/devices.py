@@ -11,8 +11,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
@@ -32,7 +33,7 @@ _PROPORTION = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", re.ASCII)
 HOST = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Devices:
     """The GPUs and how they share.
 
@@ -64,28 +65,48 @@ class Devices:
                 return device
         return len(self.shares) - 1
 
+    @cached_property
+    def unpadded(self) -> Devices:
+        """The same devices with buffers that pad nothing."""
+        return replace(self, nvidia=False)
+
     @property
     def copies(self) -> int:
         """GPUs that a tensor is cut over."""
-        return self.count if self.mode == "tensor" else 1
+        return self.count if self.mode == "tensor" and not self.host_only else 1
 
 
 def read_devices(workload: Workload, args: Mapping[str, Any]) -> Devices:
     """The devices that the workload and the settings speak of. Raises UsageError where they contradict, EngineRejectsError."""
-    if workload.decode_context_parallel > 1:
+    split = args["tensor_split"]
+    return _devices(
+        (workload.tensor_parallel, workload.pipeline_parallel, workload.decode_context_parallel),
+        workload.gpu,
+        args["split_mode"],
+        None if split is None else tuple(map(str, split)),
+        args["n_gpu_layers"],
+        args["no_kv_offload"],
+    )
+
+
+@lru_cache(maxsize=256)
+def _devices(
+    ranks: tuple[int, int, int], card: str | None, mode: str, split: tuple[str, ...] | None, offloaded: int | None, host_only: bool
+) -> Devices:
+    tp, pp, dcp = ranks
+    if dcp > 1:
         raise EngineRejectsError("llama.cpp has no decode context parallelism")
-    if workload.tensor_parallel > 1 and workload.pipeline_parallel > 1:
+    if tp > 1 and pp > 1:
         raise EngineRejectsError("llama.cpp splits over GPUs by layers or by tensors, not by both", "give --tp or --pp")
-    gpu, cards = parse_gpu(workload.gpu) if workload.gpu else (None, 1)
-    mode = args["split_mode"]
+    gpu, cards = parse_gpu(card) if card else (None, 1)
     if mode == "auto":
-        mode = "tensor" if workload.tensor_parallel > 1 else "layer"
-    if workload.tensor_parallel > 1 and mode != "tensor":
-        raise UsageError(f"--tp {workload.tensor_parallel} splits by tensors, and split_mode is {mode}", "give --pp to split by layers")
-    if workload.pipeline_parallel > 1 and mode not in ("layer", "row"):
-        raise UsageError(f"--pp {workload.pipeline_parallel} splits by layers, and split_mode is {mode}", "give --tp to split by tensors")
-    proportions = _proportions(args["tensor_split"])
-    counts = {"--tp or --pp": workload.devices, "--gpu": cards, "tensor_split": len(proportions)}
+        mode = "tensor" if tp > 1 else "layer"
+    if tp > 1 and mode != "tensor":
+        raise UsageError(f"--tp {tp} splits by tensors, and split_mode is {mode}", "give --pp to split by layers")
+    if pp > 1 and mode not in ("layer", "row"):
+        raise UsageError(f"--pp {pp} splits by layers, and split_mode is {mode}", "give --tp to split by tensors")
+    proportions = _proportions(split)
+    counts = {"--tp or --pp": tp * pp, "--gpu": cards, "tensor_split": len(proportions)}
     count = max(counts.values())
     for name, value in counts.items():
         if 1 < value < count:
@@ -99,24 +120,24 @@ def read_devices(workload: Workload, args: Mapping[str, Any]) -> Devices:
         count=count,
         mode="layer" if mode in ("row", "none") else mode,
         shares=tuple(weight / sum(weights) for weight in weights),
-        offloaded=args["n_gpu_layers"],
-        host_only=args["no_kv_offload"],
+        offloaded=offloaded,
+        host_only=host_only,
         nvidia=gpu is not None and gpu.vendor == "nvidia",
     )
 
 
-def _proportions(given: Sequence[Any] | None) -> tuple[Fraction, ...]:
+def _proportions(given: Sequence[str] | None) -> tuple[Fraction, ...]:
     found: list[Fraction] = []
     for item in given or ():
-        if not _PROPORTION.fullmatch(str(item)):
+        if not _PROPORTION.fullmatch(item):
             raise UsageError(f"tensor_split: {clean(repr(item), 40)} is not a proportion", "write it like 3,1")
-        found.append(Fraction(str(item)))
+        found.append(Fraction(item))
     if given and (len(found) > MOST_DEVICES or not sum(found)):
         raise UsageError(f"tensor_split: needs 1 to {MOST_DEVICES} proportions, and not all of them 0", "write it like 3,1")
     return tuple(found)
 
 
-def check_tensor_split(name: str, devices: Devices, heads: set[int], *, flash: bool) -> None:
+def check_tensor_split(name: str, devices: Devices, heads: frozenset[int], *, flash: bool) -> None:
     """Raise where `--split-mode tensor` is impossible, or where kvcalc does not know how it cuts."""
     if devices.mode != "tensor":
         return

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvcalc.core.errors import EngineRejectsError, UsageError
 from kvcalc.core.plan import Capacity, Plan
-from kvcalc.core.states import Recurrent
-from kvcalc.engines.base.engine import Engine, Fitting, context_messages
+from kvcalc.core.units import show_bytes
+from kvcalc.engines.base.engine import Engine, PlanFitting, context_messages
+from kvcalc.engines.base.search import last_within
 from kvcalc.engines.llamacpp import architectures as rules
 from kvcalc.engines.llamacpp.allocation import Allocation
-from kvcalc.engines.llamacpp.context import Context, pad
+from kvcalc.engines.llamacpp.context import PAD, Context, pad
 from kvcalc.engines.llamacpp.devices import check_tensor_split, read_devices
 from kvcalc.engines.llamacpp.model import Model, build_model
 from kvcalc.engines.llamacpp.settings import (
@@ -26,7 +28,7 @@ from kvcalc.engines.llamacpp.settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.formats import Format
@@ -78,12 +80,23 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class LlamaCppFitting(Fitting):
-    """A context of fixed memory: it holds what its plan takes. The capacity is a search of its own, too much at every step of another."""
+class LlamaCppFitting(PlanFitting):
+    """A context of fixed memory: it holds what its tensors take. The capacity is a search of its own, too much at every step of another.
 
-    def admits(self, context: int, sequences: int) -> bool:
-        """That many sequences of that length fit."""
-        return self.engine.plan(self.architecture, self._asked(context, sequences)).per_device <= self.memory
+    allocate    a question → how it was read, and the cache that is allocated for it
+    """
+
+    allocate: Callable[[Workload], tuple[Request, Allocation]]
+
+    @property
+    def grain(self) -> int:
+        """Cells are made in steps of so many (context.py)."""
+        return PAD
+
+    def left(self, context: int, sequences: int) -> int:
+        """Bytes of the fullest GPU that stay free; none where ctx_size leaves a slot fewer cells than the context."""
+        request, allocation = self.allocate(self._asked(context, sequences))
+        return -1 if allocation.context.cells < request.asked else self.memory - allocation.per_device()
 
 
 class LlamaCpp(Engine):
@@ -95,19 +108,13 @@ class LlamaCpp(Engine):
 
     def plan(self, architecture: Architecture, workload: Workload) -> Plan:
         """The bytes of every tensor of the cache. Raises EngineRejectsError, UnsupportedArchitectureError, UsageError."""
-        request = self._request(architecture, workload)
-        check(request)
-        context = request.context()
-        allocation = Allocation(request.model, context, request.types, request.devices, flash=request.flash, draft=request.is_draft)
-        one = Allocation(
-            request.model,
-            replace(context, slots=1, unified=False, cells=pad(request.asked)),
-            request.types,
-            replace(request.devices, nvidia=False),
-            flash=request.flash,
-            draft=request.is_draft,
-        )
+        request, allocation = self.allocate(architecture, workload)
+        context = allocation.context
+        alone = replace(context, slots=1, unified=False, cells=pad(request.asked))
+        one = replace(allocation, context=alone, devices=request.devices.unpadded)
         notes, warnings = self._messages(request, workload, context)
+        if allocation.on_host:
+            notes.append(f"host memory holds {show_bytes(allocation.on_host)} of the cache, and no GPU does")
         return Plan(
             engine=self.name,
             version=self.version,
@@ -126,25 +133,27 @@ class LlamaCpp(Engine):
 
     def capacity(self, architecture: Architecture, workload: Workload, kv_memory: int) -> Capacity:
         """Cells of the largest context that fits into `kv_memory` bytes a device, as `--fit` would choose: a multiple of 256 a stream."""
-        request = self._request(architecture, workload)
-        check(request)
-        context = request.context()
+        _, allocation = self.allocate(architecture, workload)
+        context = allocation.context
 
-        def needs(cells: int) -> int:
-            sized = replace(context, cells=cells)
-            return Allocation(
-                request.model, sized, request.types, request.devices, flash=request.flash, draft=request.is_draft
-            ).per_device()
+        def left(cells: int) -> int:
+            return kv_memory - replace(allocation, context=replace(context, cells=cells)).per_device()
 
-        low, high = 0, max(pad(architecture.max_context or 0), context.cells) // 256
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if needs(middle * 256) <= kv_memory else (low, middle - 1)
-        return Capacity(fits=needs(context.cells) <= kv_memory, tokens=low * 256 * context.streams)
+        most = max(pad(architecture.max_context or 0), context.cells) // PAD
+        found = last_within(lambda steps: left(steps * PAD), most, first=most) or 0
+        return Capacity(fits=left(context.cells) >= 0, tokens=found * PAD * context.streams)
 
     def fitting(self, architecture: Architecture, workload: Workload, kv_memory: int) -> LlamaCppFitting:
         """What `kv_memory` bytes per device admit."""
-        return LlamaCppFitting(self, architecture, workload, kv_memory)
+        return LlamaCppFitting(self, architecture, workload, kv_memory, partial(self.allocate, architecture))
+
+    def allocate(self, architecture: Architecture, workload: Workload) -> tuple[Request, Allocation]:
+        """How a question is read, and the cache that is allocated for it. Raises all that llama.cpp refuses."""
+        request = self._request(architecture, workload)
+        check(request)
+        return request, Allocation(
+            request.model, request.context(), request.types, request.devices, flash=request.flash, draft=request.is_draft
+        )
 
     def _request(self, architecture: Architecture, workload: Workload) -> Request:
         args = self.read_args(workload.engine_args)
@@ -246,9 +255,7 @@ def check(request: Request) -> None:
     if request.flash:
         for name, form, widths in (("K", types.key, model.head_widths[0]), ("V", types.value, model.head_widths[1])):
             _check_heads(name, form, widths)
-    heads = {state.kv_heads for state in model.states if hasattr(state, "kv_heads")}
-    heads |= {state.matrix()[0] for state in model.states if isinstance(state, Recurrent)} - {0}
-    check_tensor_split(model.name, request.devices, heads, flash=request.flash)
+    check_tensor_split(model.name, request.devices, model.heads, flash=request.flash)
 
 
 def _check_heads(name: str, form: Format, widths: set[int]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvcalc.core.architecture import Layout
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
-from kvcalc.core.states import Chunked, Compressed, Full, Latent, Shared, Sliding, State
+from kvcalc.core.states import Chunked, Compressed, Full, Latent, Recurrent, Shared, Sliding, State
+from kvcalc.engines.base.memo import per_model
 from kvcalc.engines.llamacpp import architectures as rules
 from kvcalc.engines.llamacpp.tensors import Reading, Tensor
 
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kvcalc.core.architecture import Architecture
+    from kvcalc.engines.llamacpp.devices import Devices
+
+
+class Placed(NamedTuple):
+    """How many layers have each tensor: in all, and on every device that holds any."""
+
+    counts: dict[Tensor, int]
+    by_device: dict[int, dict[Tensor, int]]
 
 
 @dataclass(frozen=True)
@@ -28,8 +37,27 @@ class Model:
     architecture: Architecture
     name: str
     windowed: bool
+    _placed: dict[tuple[Devices, bool], Placed] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @property
+    def placed(self, devices: Devices, *, drafting: bool) -> Placed:
+        """The tensors of the model's cache, or of its draft context, over the devices; worked out once. Raises EngineRejectsError."""
+        found = self._placed.get((devices, drafting))
+        if found is None:
+            layers = self.layers(drafting=drafting)
+            by_device: dict[int, list[tuple[int, tuple[Tensor, ...]]]] = {}
+            for layer in layers:
+                by_device.setdefault(devices.place(layer[0], self.layer_count), []).append(layer)
+            found = Placed(distinct(layers), {device: distinct(some) for device, some in by_device.items()})
+            self._placed[devices, drafting] = found
+        return found
+
+    @cached_property
+    def heads(self) -> frozenset[int]:
+        """Numbers of heads that a split by tensors has to divide: of K and V, and of recurrent matrices."""
+        found = {state.kv_heads for state in self.states if hasattr(state, "kv_heads")}
+        return frozenset(found | ({state.matrix()[0] for state in self.states if isinstance(state, Recurrent)} - {0}))
+
+    @cached_property
     def is_own_file(self) -> bool:
         """Read from a GGUF file, not converted from a config.json."""
         return "gguf_architecture" in self.architecture.traits
@@ -49,7 +77,7 @@ class Model:
             found[state] = found.get(state, 0) + layers
         return found
 
-    @property
+    @cached_property
     def layer_count(self) -> int:
         """All layers of the file."""
         return self.architecture.layers.count + (self.drafts.count if self.drafts else 0)
@@ -64,7 +92,7 @@ class Model:
         """K is stored alone: llama.cpp's `is_mla`, or DeepSeek-V4."""
         return not self.is_expanded and any(isinstance(state, Latent | Compressed) for state in self.states)
 
-    @property
+    @cached_property
     def is_causal(self) -> bool:
         """A token sees only what is before it."""
         return self.architecture.traits.get("gguf_causal", True) is not False
@@ -81,7 +109,7 @@ class Model:
             raise UnsupportedArchitectureError(f"llama.cpp has one window for all layers, and this model has {sorted(windows)}")
         return max(windows, default=0)
 
-    @property
+    @cached_property
     def ignored_windows(self) -> int:
         """Layers whose window llama.cpp does not read."""
         return (
@@ -138,7 +166,7 @@ class Model:
             for states in layout.states.values():
                 yield reading.tensors(states)
 
-    @property
+    @cached_property
     def reading(self) -> Reading:
         """How this architecture reads states."""
         return Reading(self.name, self.windowed, self.is_expanded, converted=not self.is_own_file, value=self.untold_value)
@@ -159,6 +187,7 @@ class Model:
         return kept
 
 
+@per_model
 def build_model(architecture: Architecture) -> Model:
     """The model behind an architecture. Raises UnsupportedArchitectureError where llama.cpp has none for it."""
     name = rules.architecture_name(architecture)

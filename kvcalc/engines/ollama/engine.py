@@ -6,7 +6,7 @@
     slots     pad256(num_ctx) cells each, windows pad256(window + num_batch)
     num_ctx   request or Modelfile, else by the memory of all GPUs: 47 GiB and more 262,144 · 23 GiB and more 32,768 · else 4,096;
               at most the trained context
-    num_batch by num_ctx: beyond 32,768 2,048 · beyond 4,096 1,024 · else 512
+    num_batch by num_ctx x num_parallel: beyond 32,768 2,048 · beyond 4,096 1,024 · else 512
 
 (llm/llama_server.go, llm/server.go, server/routes.go, server/sched.go of Ollama, August 2026; its llama.cpp is b10488)
 """
@@ -30,12 +30,14 @@ if TYPE_CHECKING:
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.plan import Capacity, Plan
     from kvcalc.core.workload import Workload
+    from kvcalc.engines.llamacpp.allocation import Allocation
+    from kvcalc.engines.llamacpp.engine import Request
 
 #: Memory of all GPUs → default context (server/routes.go).
 _CONTEXT_BY_MEMORY = ((47 * GIB, 262_144), (23 * GIB, 32_768), (0, 4096))
-#: Context above which → batch (server/sched.go).
+#: Tokens of all slots above which → batch (server/sched.go, generationBatchForContext of effectiveLlamaServerContext).
 _BATCH_BY_CONTEXT = ((32_768, 2048), (4096, 1024), (0, 512))
-#: Without flash attention on CUDA; the smaller one on cards of at most 8 GiB with a context above 4,096.
+#: Without flash attention on CUDA; the smaller one on cards of at most 8 GiB with more than 4,096 tokens in all slots.
 _BATCH_WITHOUT_FLASH, _SMALL_BATCH, _SMALL_CARD, _SMALL_CONTEXT = 512, 256, 8 * GIB, 4096
 #: Architectures that Ollama runs with one slot whatever is asked (server/sched.go).
 SINGLE_SLOT = frozenset(
@@ -56,6 +58,15 @@ class Launch:
     batch: int
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+
+
+class OllamaFitting(LlamaCppFitting):
+    """What Ollama's llama-server admits: nothing beyond the trained context, to which Ollama lowers every longer num_ctx."""
+
+    def left(self, context: int, sequences: int) -> int:
+        """Bytes of the fullest device that stay free; none beyond the trained context."""
+        longest = self.architecture.max_context
+        return -1 if longest is not None and context > longest else LlamaCppFitting.left(self, context, sequences)
 
 
 class Ollama(Engine):
@@ -98,9 +109,22 @@ class Ollama(Engine):
         args = self.read_args(workload.engine_args)
         return self._runner.capacity(architecture, _for_runner(workload, args, self._launch(architecture, workload, args)), kv_memory)
 
-    def fitting(self, architecture: Architecture, workload: Workload, kv_memory: int) -> LlamaCppFitting:
-        """As llama.cpp's."""
-        return LlamaCppFitting(self, architecture, workload, kv_memory)
+    def fitting(self, architecture: Architecture, workload: Workload, kv_memory: int) -> OllamaFitting:
+        """What `kv_memory` bytes per device admit; the search asks for a num_ctx of its own."""
+        args = {key: value for key, value in workload.engine_args.items() if key.strip().lstrip("-").replace("-", "_") != "num_ctx"}
+
+        def allocate(asked: Workload) -> tuple[Request, Allocation]:
+            given = self.read_args(args)
+            return self._runner.allocate(architecture, _for_runner(asked, given, self._launch(architecture, asked, given)))
+
+        return OllamaFitting(self, architecture, workload, kv_memory, allocate)
+
+    def context_of(self, architecture: Architecture, workload: Workload) -> int:
+        """num_ctx in force: what was asked, else Ollama's default, and never more than the trained context. Raises UsageError."""
+        args = self.read_args(workload.engine_args)
+        context = self._context(architecture, workload, args["num_ctx"], [])
+        workload.check_prefix(context)
+        return context
 
     def _launch(self, architecture: Architecture, workload: Workload, args: Mapping[str, Any]) -> Launch:
         notes: list[str] = []
@@ -111,7 +135,7 @@ class Ollama(Engine):
         if name in SINGLE_SLOT and slots > 1:
             warnings.append(f"Ollama runs {name} models with one slot: {slots:,} sequences wait for it")
             slots = 1
-        batch = args["num_batch"] or _batch(context, workload, flash=args["flash_attention"] != "off")
+        batch = args["num_batch"] or _batch(context * slots, workload, flash=args["flash_attention"] != "off")
         return Launch(context, slots, batch, tuple(notes), tuple(warnings))
 
     @staticmethod
@@ -136,13 +160,13 @@ class Ollama(Engine):
         return context
 
 
-def _batch(context: int, workload: Workload, *, flash: bool) -> int:
-    """num_batch for a context; smaller without flash attention on an NVIDIA card."""
+def _batch(tokens: int, workload: Workload, *, flash: bool) -> int:
+    """num_batch for the tokens of all slots; smaller without flash attention on an NVIDIA card."""
     if not flash and workload.gpu:
         gpu, _ = parse_gpu(workload.gpu)
         if gpu.vendor == "nvidia":
-            return _SMALL_BATCH if gpu.memory <= _SMALL_CARD and context > _SMALL_CONTEXT else _BATCH_WITHOUT_FLASH
-    return next(batch for above, batch in _BATCH_BY_CONTEXT if context > above)
+            return _SMALL_BATCH if gpu.memory <= _SMALL_CARD and tokens > _SMALL_CONTEXT else _BATCH_WITHOUT_FLASH
+    return next(batch for above, batch in _BATCH_BY_CONTEXT if tokens > above)
 
 
 def _for_runner(workload: Workload, args: Mapping[str, Any], launch: Launch) -> Workload:

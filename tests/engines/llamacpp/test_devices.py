@@ -45,8 +45,28 @@ def test_the_fullest_device() -> None:
     assert plan(args={"tensor_split": "3,1"}).per_device == 6 * LAYER
     assert plan(args={"tensor_split": [0, 1]}).per_device == 7 * LAYER
     assert plan(args={"n_gpu_layers": 3}).per_device == 2 * LAYER
-    assert plan(args={"no_kv_offload": True}, gpu="rtx3090-24gb:2").per_device == 7 * LAYER
     assert plan(args={"split_mode": "none"}, gpu="rtx3090-24gb:2").per_device == 7 * LAYER
+
+
+@pytest.mark.parametrize(
+    ("args", "device", "host"), [({"no_kv_offload": True}, 0, 7), ({"n_gpu_layers": 0}, 0, 7), ({"n_gpu_layers": 3}, 2, 5)]
+)
+def test_what_lies_in_host_memory_is_on_no_device(args: dict[str, Any], device: int, host: int) -> None:
+    """Quantised rows of 512 elements read beyond no CUDA tensor, and every tensor is a multiple of 128 B: nothing is padded."""
+    found = plan(args=args, gpu="rtx3090-24gb")
+    assert (found.total, found.per_device) == (7 * LAYER, device * LAYER)
+    assert any(f"host memory holds {host * LAYER:,} B" in note for note in found.notes)
+    assert not any("host memory" in note for note in plan().notes)
+
+
+def test_cuda_pads_nothing_in_host_memory() -> None:
+    """q8_0 rows of 3 x 128 elements in 1,024 cells: CUDA reads 128 elements = 136 B beyond, up to the next 128 B = 256 B a tensor."""
+    heads = {"attention.head_count": 3, "attention.head_count_kv": 3, "embedding_length": 384}
+    tensor = 1024 * 384 // 32 * 34
+    for args, padded in (({}, 14), ({"n_gpu_layers": 3}, 4), ({"no_kv_offload": True}, 0)):
+        found = plan(keys=heads, args=args, gpu="rtx3090-24gb", kv_dtype="q8_0")
+        assert found.total == 14 * tensor + padded * 256
+        assert sum(line.bytes for line in found.lines if line.buffer == "cuda") == padded * 256
 
 
 def test_hybrids_can_be_very_uneven() -> None:
