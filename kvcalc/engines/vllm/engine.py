@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from kvcalc.core.plan import Capacity, Plan
 from kvcalc.engines.base.engine import Engine, Fitting, Setting, context_messages
-from kvcalc.engines.vllm import lines, own, settings
+from kvcalc.engines.vllm import lines, settings
 from kvcalc.engines.vllm.dtypes import format_of
 from kvcalc.engines.vllm.model import build_pool
-from kvcalc.engines.vllm.specs import CHUNKED, RECURRENT, RING, WINDOW_KINDS
+from kvcalc.engines.vllm.notes import concurrency_notes, pool_notes, sequence_notes
+from kvcalc.engines.vllm.specs import RECURRENT, RING
 from kvcalc.engines.vllm.start import read_start
 
 if TYPE_CHECKING:
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
     from kvcalc.core.workload import Workload
     from kvcalc.engines.vllm.pool import Pool
     from kvcalc.engines.vllm.start import Start
-
-
-#: Kinds of layers that keep tokens in flight beside those that they can see.
-LIMITED = (*WINDOW_KINDS, CHUNKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,7 @@ class VllmFitting(Fitting):
             blocks=blocks,
             block_bytes=self.pool.block_bytes,
             block_size=self.pool.block_size,
-            notes=tuple(self.start.notes),
+            notes=(*self.start.notes, *concurrency_notes(self.pool, context)),
             warnings=tuple(warnings),
         )
 
@@ -107,7 +104,7 @@ def make_plan(start: Start, pool: Pool, workload: Workload, context: int) -> Pla
         per_token=lines.per_token(alike),
         growth_per_token=(more - one) * pool.all_devices,
         fixed=_fixed_blocks(pool, context) * pool.all_devices,
-        notes=(*notes, *start.notes, *pool_notes(start, pool, context)),
+        notes=(*notes, *start.notes, *pool_notes(start, pool, context), *sequence_notes(start, pool, context, workload.sequences)),
         warnings=tuple(warnings),
     )
 
@@ -130,24 +127,3 @@ def in_force(start: Start, pool: Pool, context: int) -> dict[str, object]:
         "disable_hybrid_kv_cache_manager": start.args["disable_hybrid_kv_cache_manager"] is True,
         "num_speculative_tokens": start.spec_tokens or None,
     }
-
-
-def pool_notes(start: Start, pool: Pool, context: int) -> list[str]:
-    """What a reader has to know to follow the figures."""
-    notes = list(own.rule_of(start).notes(start))
-    if len(pool.groups) > 1:
-        sizes = ", ".join(str(len(group.layers)) for group in pool.groups[:12]) + (", …" if len(pool.groups) > 12 else "")
-        notes.append(
-            f"{len(pool.groups)} groups of layers ({sizes}) draw from one pool; a block id costs {pool.block_bytes:,} B on the fullest GPU"
-        )
-    if any(spec.kind in LIMITED for group in pool.groups for spec in group.kinds):
-        batches, step = start.scheduler.batches, start.scheduler.step_tokens(context)
-        notes.append(f"window layers keep room for {batches * step:,} tokens in flight: {batches} x max_num_batched_tokens of {step:,}")
-    if pool.groups:
-        notes.append(
-            f"the pool holds back one block of {pool.block_bytes:,} B a GPU (the null block): what fits counts it, the bytes of a cache do not"
-        )
-    asked = start.args["block_size"]
-    if asked is not None and pool.block_size != asked:
-        notes.append(f"block_size {asked} was raised to {pool.block_size} so that the pages of all layers line up")
-    return notes

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc.core.formats import get_format
 from kvcalc.core.plan import Line
-from kvcalc.engines.vllm.specs import FULL_KINDS, RECURRENT, RING, Demand, Spec, held_tokens
+from kvcalc.engines.vllm.specs import FULL_KINDS, RECURRENT, RING, Demand, Spec, decoding_tokens, held_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from kvcalc.core.states import State
     from kvcalc.engines.vllm.pool import CacheLayer, Pool
@@ -62,13 +62,13 @@ Alike = list[list[tuple["CacheLayer", Spec, int]]]
 def lines(pool: Pool, alike: Alike, context: int, sequences: int, prefix: int) -> tuple[Line, ...]:
     """Every byte that `sequences` requests of `context` tokens take on all GPUs, the padding last."""
     asked = Asked(pool.demand(context), sequences, pool.ranks)
-    blocks, shared = pool.group_blocks(context), pool.shared_blocks(context, prefix)
+    shared = pool.shared_blocks(context, prefix)
+    used = [blocks.of(sequences, same) for blocks, same in zip(pool.by_group(context), shared, strict=True)]
     found: list[Line] = []
     for number, group in enumerate(alike):
-        used = shared[number] + sequences * (blocks[number] - shared[number])
         for layer, spec, layers in group:
-            found += _use_lines(Use(layer.state, spec, layer.tensors, layers, used, shared[number]), asked)
-    return tuple(_gather((*found, _group_padding(pool, blocks, shared, sequences))))
+            found += _use_lines(Use(layer.state, spec, layer.tensors, layers, used[number], shared[number]), asked)
+    return tuple(_gather((*found, _group_padding(pool, used))))
 
 
 def alike_layers(pool: Pool) -> Alike:
@@ -109,6 +109,14 @@ def _over(ranks: int) -> str:
     return f" x {ranks} ranks" if ranks > 1 else ""
 
 
+def _once(sequences: int, step: int, waiting: int) -> str:
+    """How tokens in flight divide between the one step and the requests that decode, where several share a step."""
+    others = (waiting - step) // (sequences - 1) if sequences > 1 else 0
+    if sequences == 1 or others == step:
+        return ""
+    return f" ({step:,} of a step, once" + (f", + {others:,} of each other sequence)" if others else " for all sequences)")
+
+
 def _times(sequences: int) -> str:
     return f" x {sequences} sequences" if sequences > 1 else ""
 
@@ -147,10 +155,12 @@ def _attention_lines(use: Use, asked: Asked) -> Iterable[Line]:
     whole = sum(part.bytes for part in parts)
     rank_row = spec.row * asked.ranks // spread
     own = own_tokens(spec, demand) // spec.per_state
-    held = spec.block // spec.per_state if spec.kind == RING else -(-held_tokens(spec, demand) // spec.per_state)
+    ring = spec.block // spec.per_state if spec.kind == RING else 0
+    held = ring or -(-held_tokens(spec, demand) // spec.per_state)
+    later = ring or -(-decoding_tokens(spec, demand) // spec.per_state)
     shared = use.shared * spec.slots
     rows = shared * spread + n * (own - shared * spread)
-    held_rows = shared + n * (held - shared)
+    held_rows = held + (n - 1) * (later - shared)
     seen = f"{own:,} {'rows' if spec.per_state > 1 or spec.kind == RING else 'tokens'}" + (
         " (window)" if own < demand.context and spec.limit else ""
     )
@@ -189,7 +199,7 @@ def _attention_lines(use: Use, asked: Asked) -> Iterable[Line]:
         spec.format,
         held - own if spread == 1 else 0,
         use.layers * waiting * rank_row,
-        f"{use.layers} layers x {waiting:,} tokens in flight x {rank_row:,} B",
+        f"{use.layers} layers x {waiting:,} tokens in flight{_once(n, held - own, waiting)} x {rank_row:,} B",
         fixed=fixed,
     )
     spare = use.blocks * spec.slots - held_rows
@@ -252,13 +262,12 @@ def _recurrent_lines(use: Use, asked: Asked) -> Iterable[Line]:
 # --- padding and sums ------------------------------------------------------------------------------------------------------------
 
 
-def _group_padding(pool: Pool, blocks: tuple[int, ...], shared: tuple[int, ...], sequences: int) -> Line:
+def _group_padding(pool: Pool, used: Sequence[int]) -> Line:
     total, wasted, narrow = pool.all_devices, 0, 0
-    for number, group in enumerate(pool.groups):
-        used = shared[number] + sequences * (blocks[number] - shared[number])
+    for blocks, group in zip(used, pool.groups, strict=True):
         spare = total - sum(count * spec.page for spec, count in group.kinds.items()) * pool.ranks
-        wasted += used * spare
-        narrow += used if spare else 0
+        wasted += blocks * spare
+        narrow += blocks if spare else 0
     text = f"{narrow:,} blocks of groups that hold less than the {total:,} B of a block id on all GPUs"
     return Line("padding", 0, "group", 0, "", 0, wasted, text)
 

@@ -171,8 +171,11 @@ def _pool(start: Start, layers: tuple[CacheLayer, ...], size: int, *, block_oute
     retained = speculation.retained_tokens(start.architecture, start.args["speculative_method"], start.spec_tokens)
     dcp, align, scheduler = start.workload.decode_context_parallel, start.align, start.scheduler
 
+    lookahead = speculation.lookahead_tokens(start.args["speculative_method"], start.spec_tokens)
+    decoding = scheduler.batches * (1 + start.spec_tokens) + lookahead
+
     def demand(context: int) -> Demand:
-        return Demand(context, scheduler.in_flight(context), dcp, retained, align, scheduler.step_tokens(context))
+        return Demand(context, scheduler.in_flight(context), dcp, retained, align, scheduler.step_tokens(context), decoding)
 
     return make_pool(
         layers,

@@ -10,6 +10,13 @@ blocks of one request (L = max_model_len, F = tokens in flight, W = window, C = 
     chunk             ⌈min(C + F, L) / block⌉
     recurrent         1 + s without prefix caching, else 2 + s + checkpoint
     cross-attention   ⌈encoder tokens of a step / block⌉
+
+blocks of one request that decodes (f = concurrent batches x (1 + s) tokens in flight, and s more looked ahead by a drafter's layers)
+
+    full, MLA         as above
+    window            min(⌈L / block⌉, ⌈(W - 2 + e + f) / block⌉ + 1)
+    chunk             ⌈min(C, L) / block⌉
+    recurrent         1 + s
 """
 
 from __future__ import annotations
@@ -95,6 +102,7 @@ class Demand(NamedTuple):
     retained   extra tokens below a window
     align      prefix caching keeps states of recurrent layers
     encoder    encoder tokens of a step
+    decoding   tokens that a request which decodes has in flight or looks ahead
     """
 
     context: int
@@ -103,6 +111,7 @@ class Demand(NamedTuple):
     retained: int = 0
     align: bool = False
     encoder: int = 0
+    decoding: int = 1
 
 
 def held_tokens(spec: Spec, demand: Demand) -> int:
@@ -132,3 +141,28 @@ def request_blocks(spec: Spec, demand: Demand) -> int:
         return 1
     blocks = -(-held_tokens(spec, demand) // spec.block)
     return blocks + 1 if spec.kind in WINDOW_KINDS else blocks
+
+
+def decoding_tokens(spec: Spec, demand: Demand) -> int:
+    """Tokens that a request of full length reserves in a layer while it decodes, before they are rounded to blocks.
+
+    A block is given back once the request is scheduled again after the step that read it was settled (v1/core/single_type_kv_cache_manager.py).
+    """
+    most = held_tokens(spec, demand)
+    if spec.kind in WINDOW_KINDS:
+        return min(spec.limit - 1 + demand.retained + demand.decoding, most)
+    if spec.kind == CHUNKED:
+        return min(spec.limit, most)
+    return most
+
+
+def decoding_blocks(spec: Spec, demand: Demand) -> int:
+    """Blocks that one request of full length holds in a layer while it decodes; never more than `request_blocks`."""
+    if spec.kind == RECURRENT:
+        return 1 + spec.limit
+    if spec.kind == RING:
+        return 1
+    tokens = decoding_tokens(spec, demand)
+    if spec.kind in WINDOW_KINDS:  # a run of n tokens touches at most ⌈(n - 1) / block⌉ + 1 blocks
+        return min(-(-demand.context // spec.block), -(-(tokens - 1) // spec.block) + 1)
+    return -(-tokens // spec.block)

@@ -163,3 +163,8 @@ def retained_tokens(architecture: Architecture, method: str | None, tokens: int)
     declared = architecture.traits.get("num_nextn_predict_layers")
     modules = declared if isinstance(declared, int) and architecture.family not in _FIRST_ONLY else 1
     return tokens - 1 if method == "mtp" and min(modules, tokens) > 1 else 0
+
+
+def lookahead_tokens(method: str | None, tokens: int) -> int:
+    """Slots that are taken ahead of a step for a drafter that writes K and V (config/vllm.py, num_lookahead_tokens)."""
+    return tokens if method in ("mtp", "eagle", "eagle3") else 0
