@@ -179,21 +179,21 @@ class DeepSeekV4:
             found += (V4_PAGE * per_row + index) * stage.owners.get(ratio, 0)
         return found
 
-    def from_memory(self, memory: int) -> Sizes:
+    def from_memory(self, memory: int, context: int) -> Sizes:
         """What the server makes of `memory` bytes for all pools of a rank. Raises EngineRejectsError if it does not start."""
-        tokens = min(self._stage_tokens(stage, memory) for stage in self.stages)
+        tokens = min(self._stage_tokens(stage, memory, context) for stage in self.stages)
         limit = self.server.args["max_total_tokens"]
         tokens = floor_page(tokens if limit is None else min(tokens, limit), V4_PAGE)
         if tokens <= 0:
             raise EngineRejectsError("the memory does not hold one page of tokens", "give more memory, or fewer requests")
-        return self.from_tokens(tokens, None, None)
+        return self.from_tokens(tokens, None, None, context)
 
-    def _stage_tokens(self, stage: Stage, memory: int) -> int:
+    def _stage_tokens(self, stage: Stage, memory: int, context: int) -> int:
         price = self._token_price(stage)
         requests = self.server.requests
         if requests is None:
             full = int(memory / price)
-            requests = min(max(min(int(full / self.server.context * REQUEST_SHARE), MOST_REQUESTS), FEWEST_REQUESTS), full // 2)
+            requests = min(max(min(int(full / context * REQUEST_SHARE), MOST_REQUESTS), FEWEST_REQUESTS), full // 2)
         left = max(memory - self._fixed(stage, requests), 0)
         tokens = floor_page(int(left / price), V4_PAGE)
         while tokens > 0 and tokens * price + self._low_padding(stage, tokens) > left:
@@ -212,7 +212,7 @@ class DeepSeekV4:
         """The smallest pool that SGLang starts with."""
         return 0 if self.swa_cap is not None else least_tokens(self.window, V4_PAGE, self.sliding_tokens)
 
-    def from_tokens(self, tokens: int, requests: int | None, _slots: int | None) -> Sizes:
+    def from_tokens(self, tokens: int, requests: int | None, _slots: int | None, _context: int) -> Sizes:
         """The pools of a server with `tokens` tokens (whole pages), for `requests` requests where no limit is set."""
         cap = self.swa_cap
         sliding = self.sliding_tokens(tokens) if cap is None else cap

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from kvcalc.core.errors import EngineRejectsError
 from kvcalc.core.plan import Capacity, Plan
+from kvcalc.core.workload import Workload
 from kvcalc.engines.base.engine import Engine, Fitting, context_messages
+from kvcalc.engines.base.memo import per_model
 from kvcalc.engines.sglang import classes, host
 from kvcalc.engines.sglang.deepseek_v4 import DeepSeekV4
 from kvcalc.engines.sglang.dtypes import FOUR_BITS, model_format
 from kvcalc.engines.sglang.lines import PoolLayout, V4Layout
 from kvcalc.engines.sglang.pools import read_pools
 from kvcalc.engines.sglang.recurrent import read_slots
-from kvcalc.engines.sglang.server import longest, resolve
+from kvcalc.engines.sglang.server import check_context, longest, resolve
 from kvcalc.engines.sglang.settings import SETTINGS
 from kvcalc.engines.sglang.sizing import Sizer, Sizes, ceil_page, floor_page
 
@@ -22,22 +24,33 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kvcalc.core.architecture import Architecture
-    from kvcalc.core.workload import Workload
     from kvcalc.engines.base.engine import Setting
     from kvcalc.engines.sglang.pools import Pools
     from kvcalc.engines.sglang.recurrent import Slots
     from kvcalc.engines.sglang.server import Server
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One question: the model, the server that answers it, and what sizes and lays out its pools."""
+class Pooled(NamedTuple):
+    """A server with what sizes its pools and what lays them out: for any context and number of sequences."""
 
-    architecture: Architecture
-    workload: Workload
     server: Server
     sizer: Sizer | DeepSeekV4
     layout: PoolLayout | V4Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question to a server: a context, and how many sequences of it."""
+
+    architecture: Architecture
+    workload: Workload
+    context: int
+    pooled: Pooled
+
+    @property
+    def server(self) -> Server:
+        """The server that is asked."""
+        return self.pooled.server
 
     @property
     def sequences(self) -> int:
@@ -51,13 +64,40 @@ class Case:
         shared = min(pages, floor_page(self.workload.shared_prefix // server.spread, server.page)) if server.radix else 0
         return shared + sequences * (pages - shared)
 
+    def spare(self, sizes: Sizes) -> int:
+        """Tokens that stay free where the sequences run at once: their tokens, a window and a page each, a request each; below 0 where not."""
+        server, sizer, sequences = self.server, self.pooled.sizer, self.sequences
+        alone, held = self.tokens(self.context, 1), self.tokens(self.context, sequences)
+        found = min(sizes.tokens - held, (sizes.requests - sequences) * alone)
+        if sizes.sliding is None:
+            return found
+        return min(found, sizes.sliding - min(alone, sizer.window + server.page) * sequences)
 
+
+@dataclass(frozen=True, slots=True)
 class SglangFitting(Fitting):
     """What one server admits: nothing beyond the model's maximum."""
 
+    pooled: Pooled
+
+    @property
+    def grain(self) -> int:
+        """A page, over the ranks that share its tokens."""
+        return self.pooled.server.page * self.pooled.server.spread
+
+    def left(self, context: int, sequences: int) -> int:
+        """Tokens of the pools that stay free."""
+        if context > longest(self.architecture):
+            return -1
+        try:
+            sizes = self.pooled.sizer.from_memory(self.memory, context)
+        except EngineRejectsError:
+            return -1
+        return Asked(self.architecture, self._asked(context, sequences), context, self.pooled).spare(sizes)
+
     def admits(self, context: int, sequences: int) -> bool:
         """That many sequences of that length run at once."""
-        return context <= longest(self.architecture) and Fitting.admits(self, context, sequences)
+        return self.left(context, sequences) >= 0
 
 
 class Sglang(Engine):
@@ -76,51 +116,51 @@ class Sglang(Engine):
 
     def plan(self, architecture: Architecture, workload: Workload) -> Plan:
         """The pools that hold the asked sequences. Raises EngineRejectsError, UnsupportedArchitectureError, UsageError."""
-        case = self._case(architecture, workload)
-        context = case.server.context
+        asked = self._asked(architecture, workload)
+        context, layout = asked.context, asked.pooled.layout
         notes, warnings = context_messages(architecture, workload, context)
-        notes += _notes(case)
-        sizes = _sizes(case, notes, warnings)
-        alone = _alone(case, context)
-        found = case.layout.allocate(sizes, alone)
-        one = case.layout.allocate(alone).share
+        notes += _notes(asked)
+        sizes = _sizes(asked, notes, warnings)
+        alone = _alone(asked, context)
+        found = layout.allocate(sizes, alone)
+        one = layout.share(alone)
         return Plan(
             engine=self.name,
             version=self.version,
-            args=_in_force(case, sizes),
-            kv_dtype=case.server.kv.name,
+            args=_in_force(asked, sizes),
+            kv_dtype=asked.server.kv.name,
             context=context,
             lines=found.lines,
             per_device=max(found.ranks),
             per_sequence=one.bytes,
-            per_token=case.layout.per_token,
-            growth_per_token=case.layout.allocate(_alone(case, context + 1)).share.bytes - one.bytes,
+            per_token=layout.per_token,
+            growth_per_token=layout.share(_alone(asked, context + 1)).bytes - one.bytes,
             fixed=one.fixed,
-            notes=tuple(dict.fromkeys((*notes, *_host_notes(case, sizes)))),
+            notes=tuple(dict.fromkeys((*notes, *_host_notes(asked, sizes)))),
             warnings=tuple(warnings),
         )
 
     def capacity(self, architecture: Architecture, workload: Workload, kv_memory: int) -> Capacity:
         """What SGLang makes of `kv_memory` bytes a rank: tokens, page size, requests, sliding tokens and state slots."""
-        case = self._case(architecture, workload)
-        server = case.server
+        asked = self._asked(architecture, workload)
+        server = asked.server
         try:
-            sizes = case.sizer.from_memory(kv_memory)
+            sizes = asked.pooled.sizer.from_memory(kv_memory, asked.context)
         except EngineRejectsError as error:
             return Capacity(fits=False, tokens=0, concurrency=0, block_size=server.page, warnings=(error.message,))
         return Capacity(
-            fits=_fits(case, sizes),
+            fits=asked.spare(sizes) >= 0,
             tokens=sizes.tokens * server.spread,
             concurrency=sizes.requests,
             block_size=server.page,
             sliding_tokens=sizes.sliding,
             state_slots=sizes.slots,
-            notes=tuple(_notes(case)),
+            notes=tuple(_notes(asked)),
         )
 
     def fitting(self, architecture: Architecture, workload: Workload, kv_memory: int) -> SglangFitting:
         """`kv_memory` bytes a rank, to be asked again and again."""
-        return SglangFitting(self, architecture, workload, kv_memory)
+        return SglangFitting(self, architecture, workload, kv_memory, pooled(architecture, workload, self.read_args(workload.engine_args)))
 
     def context_of(self, architecture: Architecture, workload: Workload) -> int:
         """The context in force: the workload's, else what SGLang takes for the model's maximum."""
@@ -129,23 +169,35 @@ class Sglang(Engine):
         workload.check_prefix(longest(architecture))
         return longest(architecture)
 
-    def _case(self, architecture: Architecture, workload: Workload) -> Case:
-        return read_case(architecture, workload, self.read_args(workload.engine_args), self.context_of(architecture, workload))
+    def _asked(self, architecture: Architecture, workload: Workload) -> Asked:
+        context = self.context_of(architecture, workload)
+        check_context(architecture, context)
+        return Asked(architecture, workload, context, pooled(architecture, workload, self.read_args(workload.engine_args)))
 
 
-def read_case(architecture: Architecture, workload: Workload, args: Mapping[str, Any], context: int) -> Case:
-    """The server of a question, and what sizes and lays out its pools. Raises all that SGLang refuses."""
-    server = resolve(architecture, workload, args, context)
+def pooled(architecture: Architecture, workload: Workload, args: Mapping[str, Any]) -> Pooled:
+    """The server of a question, whatever its context and sequences. Raises all that SGLang refuses."""
+    ranks = (workload.tensor_parallel, workload.pipeline_parallel, workload.decode_context_parallel)
+    return _pooled(architecture, ranks, workload.kv_dtype, workload.gpu, tuple(args.items()))
+
+
+@per_model
+def _pooled(
+    architecture: Architecture, ranks: tuple[int, int, int], kv_dtype: str, gpu: str | None, args: tuple[tuple[str, Any], ...]
+) -> Pooled:
+    tensor, pipeline, decode = ranks
+    workload = Workload(tensor_parallel=tensor, pipeline_parallel=pipeline, decode_context_parallel=decode, kv_dtype=kv_dtype, gpu=gpu)
+    server = resolve(architecture, workload, dict(args))
     if server.is_v4:
         v4 = DeepSeekV4(architecture, server)
-        return Case(architecture, workload, server, v4, V4Layout(v4))
+        return Pooled(server, v4, V4Layout(v4))
     pools, slots = read_pools(architecture, server), read_slots(architecture, server)
-    return Case(architecture, workload, server, Sizer(architecture, server, pools, slots), PoolLayout(server, pools, slots))
+    return Pooled(server, Sizer(architecture, server, pools, slots), PoolLayout(server, pools, slots))
 
 
-def _sizes(case: Case, notes: list[str], warnings: list[str]) -> Sizes:
+def _sizes(asked: Asked, notes: list[str], warnings: list[str]) -> Sizes:
     """The sizes of a server that was told to hold the asked tokens, and the messages that go with them."""
-    server, needed = case.server, case.tokens(case.server.context, case.sequences)
+    server, needed = asked.server, asked.tokens(asked.context, asked.sequences)
     limit = server.args["max_total_tokens"]
     if limit is not None and floor_page(limit, server.page) < needed:
         warnings.append(f"the pool of max_total_tokens {limit:,} is smaller than the {needed:,} tokens that are asked for at once")
@@ -153,48 +205,39 @@ def _sizes(case: Case, notes: list[str], warnings: list[str]) -> Sizes:
     if not tokens:
         raise EngineRejectsError(f"max_total_tokens {limit} is less than a page of {server.page}", f"at least {server.page}")
     if limit is None:
-        least = case.sizer.least_tokens()
+        least = asked.pooled.sizer.least_tokens()
         if tokens < least:
             notes.append(f"SGLang does not start with fewer than {least:,} tokens: its sliding pool must hold a window and a page")
             tokens = least
-    slots = _slots(case)
-    if slots is not None and slots < case.sequences * server.slots_per_request:
-        warnings.append(f"{slots} slots of recurrent state serve {slots // server.slots_per_request} of {case.sequences} sequences at once")
-    return case.sizer.from_tokens(tokens, case.sequences, slots)
+    slots = _slots(asked)
+    if slots is not None and slots < asked.sequences * server.slots_per_request:
+        warnings.append(
+            f"{slots} slots of recurrent state serve {slots // server.slots_per_request} of {asked.sequences} sequences at once"
+        )
+    return asked.pooled.sizer.from_tokens(tokens, asked.sequences, slots, asked.context)
 
 
-def _slots(case: Case) -> int | None:
+def _slots(asked: Asked) -> int | None:
     """Slots of recurrent state: the flag's, else as many as the sequences need."""
-    if isinstance(case.sizer, DeepSeekV4) or not case.sizer.slots:
+    if isinstance(asked.pooled.sizer, DeepSeekV4) or not asked.pooled.sizer.slots:
         return None
-    server = case.server
-    asked: int | None = server.args["max_mamba_cache_size"]
-    if asked is not None:
-        return max(1, asked // server.attn_dp)
-    requests = server.requests if server.args["max_running_requests"] is not None and server.requests else case.sequences
+    server = asked.server
+    told: int | None = server.args["max_mamba_cache_size"]
+    if told is not None:
+        return max(1, told // server.attn_dp)
+    requests = server.requests if server.args["max_running_requests"] is not None and server.requests else asked.sequences
     return requests * server.slots_per_request
 
 
-def _alone(case: Case, context: int) -> Sizes:
+def _alone(asked: Asked, context: int) -> Sizes:
     """What one sequence takes of every pool."""
-    tokens = case.tokens(context, 1)
-    slots = None if _slots(case) is None else case.server.slots_per_request
-    return Sizes(tokens, case.sizer.sliding_share(tokens), 1, slots)
+    tokens = asked.tokens(context, 1)
+    slots = None if _slots(asked) is None else asked.server.slots_per_request
+    return Sizes(tokens, asked.pooled.sizer.sliding_share(tokens), 1, slots)
 
 
-def _fits(case: Case, sizes: Sizes) -> bool:
-    """Whether the asked sequences run at once: their tokens, a window and a page each, a request and its slots."""
-    server = case.server
-    sliding = min(case.tokens(server.context, 1), case.sizer.window + server.page) * case.sequences
-    return (
-        case.tokens(server.context, case.sequences) <= sizes.tokens
-        and case.sequences <= sizes.requests
-        and (sizes.sliding is None or sliding <= sizes.sliding)
-    )
-
-
-def _notes(case: Case) -> list[str]:
-    server, architecture = case.server, case.architecture
+def _notes(asked: Asked) -> list[str]:
+    server, architecture = asked.server, asked.architecture
     _, said = model_format(architecture)
     found = [*server.notes, *([said] if said else [])]
     windows = sum(layers for state, layers in architecture.states.items() if state.kind in ("sliding", "chunked"))
@@ -207,7 +250,7 @@ def _notes(case: Case) -> list[str]:
         found.append(f"{windows} sliding layers are stored in full length: {why}")
     if server.windows and server.flag in FOUR_BITS:
         found.append(f"SGLang's pools of windows have no packed layout for {server.flag}: every element takes a byte")
-    if case.workload.shared_prefix and not server.radix:
+    if asked.workload.shared_prefix and not server.radix:
         found.append("the shared prefix is stored once for every sequence: there is no radix cache")
     if server.args["mem_fraction_static"] is not None:
         found.append("mem_fraction_static decides how much memory there is for the pools, not what they hold")
@@ -216,15 +259,15 @@ def _notes(case: Case) -> list[str]:
     return found
 
 
-def _host_notes(case: Case, sizes: Sizes) -> list[str]:
-    pools: Pools | None = getattr(case.sizer, "pools", None)
-    slots: Slots | None = getattr(case.sizer, "slots", None)
-    return host.notes(case.server, pools, slots, sizes.tokens)
+def _host_notes(asked: Asked, sizes: Sizes) -> list[str]:
+    pools: Pools | None = getattr(asked.pooled.sizer, "pools", None)
+    slots: Slots | None = getattr(asked.pooled.sizer, "slots", None)
+    return host.notes(asked.server, pools, slots, sizes.tokens)
 
 
-def _in_force(case: Case, sizes: Sizes) -> dict[str, Any]:
+def _in_force(asked: Asked, sizes: Sizes) -> dict[str, Any]:
     """Every setting, with what SGLang made of the ones that were left out."""
-    server = case.server
+    server = asked.server
     return dict(server.args) | {
         "page_size": server.page,
         "attention_backend": server.args["attention_backend"] or server.decode,

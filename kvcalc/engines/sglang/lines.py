@@ -45,12 +45,15 @@ class Layout(Protocol):
     def allocate(self, sizes: Sizes, alone: Sizes | None = None) -> Allocation:
         """Lines for these sizes; `alone` are the sizes for one sequence, which the lines name as their slots."""
 
+    def share(self, sizes: Sizes) -> Share:
+        """The bytes of these sizes alone."""
+
 
 class _Sheet:
-    """Collects lines and the bytes of every stage's ranks."""
+    """Collects lines and the bytes of every stage's ranks; without `words`, the bytes alone."""
 
-    def __init__(self, server: Server, stages: int) -> None:
-        self.server, self.lines, self.ranks = server, list[Line](), [0] * stages
+    def __init__(self, server: Server, *, words: bool) -> None:
+        self.server, self.words, self.lines, self.ranks = server, words, list[Line](), [0] * server.pp
         self.used = self.fixed = 0
 
     def add(
@@ -62,8 +65,9 @@ class _Sheet:
             return
         for stage, count in enumerate(per_rank):
             self.ranks[stage] += count
-        copies = "" if self.server.ranks == 1 else f" x {self.server.ranks} ranks"
-        self.lines.append(Line(state, layers, buffer, width, fmt, slots, total, formula + copies, fixed))
+        if self.words:
+            copies = "" if self.server.ranks == 1 else f" x {self.server.ranks} ranks"
+            self.lines.append(Line(state, layers, buffer, width, fmt, slots, total, formula + copies, fixed))
         if state != "padding":
             self.used += total
             self.fixed += total if fixed else 0
@@ -83,7 +87,13 @@ class PoolLayout:
 
     def allocate(self, sizes: Sizes, alone: Sizes | None = None) -> Allocation:
         """Rows, drafts, slots, pads."""
-        sheet, one = _Sheet(self.server, self.server.pp), alone or sizes
+        return self._filled(_Sheet(self.server, words=True), sizes, alone or sizes)
+
+    def share(self, sizes: Sizes) -> Share:
+        """The bytes of these sizes alone."""
+        return self._filled(_Sheet(self.server, words=False), sizes, sizes).share
+
+    def _filled(self, sheet: _Sheet, sizes: Sizes, one: Sizes) -> Allocation:
         for row, layers in self.rows.items():
             self._row(sheet, row, [stage.get(row, 0) for stage in self.pools.stages], layers, sizes, one)
         for row, layers in self.pools.draft.items():
@@ -112,7 +122,7 @@ class PoolLayout:
             fmt=row.format,
             layers=total,
             slots=self._tokens(row, one) * copies,
-            formula=f"{total} layers x {what} x {row.rank:,} B",
+            formula=f"{total} layers x {what} x {row.rank:,} B" if sheet.words else "",
             fixed=False,
         )
 
@@ -130,7 +140,7 @@ class PoolLayout:
                 fmt=part.format,
                 layers=total,
                 slots=(one.slots or 0) * part.columns,
-                formula=f"{total} layers x {slots:,} slots{columns} x {column:,} B",
+                formula=f"{total} layers x {slots:,} slots{columns} x {column:,} B" if sheet.words else "",
                 fixed=True,
             )
             if self.server.draft_tokens:
@@ -143,7 +153,9 @@ class PoolLayout:
                     fmt=part.format,
                     layers=total,
                     slots=self.server.draft_tokens,
-                    formula=f"{total} layers x {sizes.requests:,} requests x {kept:,} B for {self.server.draft_tokens} draft tokens",
+                    formula=f"{total} layers x {sizes.requests:,} requests x {kept:,} B for {self.server.draft_tokens} draft tokens"
+                    if sheet.words
+                    else "",
                     fixed=True,
                 )
 
@@ -169,7 +181,7 @@ class PoolLayout:
             fmt="bf16",
             layers=0,
             slots=0,
-            formula=f"{sizes.requests:,} requests x {sum(per_request):,} B of keys whose group is open",
+            formula=f"{sizes.requests:,} requests x {sum(per_request):,} B of keys whose group is open" if sheet.words else "",
             fixed=True,
         )
 
@@ -185,7 +197,7 @@ class PoolLayout:
             fmt="",
             layers=0,
             slots=page,
-            formula=f"one page of {page} tokens in every tensor: {sum(pages):,} B",
+            formula=f"one page of {page} tokens in every tensor: {sum(pages):,} B" if sheet.words else "",
             fixed=True,
         )
         slot = [sum(part.bytes * layers for part, layers in stage.items()) for stage in self.slots.stages]
@@ -202,7 +214,7 @@ class PoolLayout:
             fmt="",
             layers=0,
             slots=1,
-            formula=f"one slot that no request gets: {sum(slot):,} B",
+            formula=f"one slot that no request gets: {sum(slot):,} B" if sheet.words else "",
             fixed=True,
         )
 
@@ -223,7 +235,14 @@ class V4Layout:
 
     def allocate(self, sizes: Sizes, alone: Sizes | None = None) -> Allocation:
         """Every tensor, the draft's window, and the rows that the pools keep beyond what is asked for."""
-        sheet, one = _Sheet(self.server, self.server.pp), self.v4.tensors(alone or sizes)
+        return self._filled(_Sheet(self.server, words=True), sizes, alone or sizes)
+
+    def share(self, sizes: Sizes) -> Share:
+        """The bytes of these sizes alone."""
+        return self._filled(_Sheet(self.server, words=False), sizes, sizes).share
+
+    def _filled(self, sheet: _Sheet, sizes: Sizes, alone: Sizes) -> Allocation:
+        one = self.v4.tensors(alone)
         pads = [0] * self.server.pp
         for name, tensor in self.v4.tensors(sizes).items():
             layers = [self.v4.stage_layers(stage, name) for stage in self.v4.stages]
@@ -239,7 +258,7 @@ class V4Layout:
                 fmt=tensor.format,
                 layers=total,
                 slots=one[name].rows,
-                formula=f"{total} layers x {tensor.bytes:,} B for {tensor.rows:,} rows",
+                formula=f"{total} layers x {tensor.bytes:,} B for {tensor.rows:,} rows" if sheet.words else "",
                 fixed=tensor.fixed,
             )
         sheet.add(
@@ -250,7 +269,7 @@ class V4Layout:
             fmt="",
             layers=0,
             slots=self.server.page,
-            formula=f"pages and ring rows that no token gets: {sum(pads):,} B",
+            formula=f"pages and ring rows that no token gets: {sum(pads):,} B" if sheet.words else "",
             fixed=True,
         )
         return sheet.done()

@@ -88,7 +88,6 @@ class Server:
     draft_tokens: int
     draft_layers: int
     tails: bool
-    context: int
     notes: tuple[str, ...]
 
     @property
@@ -115,8 +114,8 @@ class Server:
         return 3 + tracking.get(self.strategy, 0)
 
 
-def resolve(architecture: Architecture, workload: Workload, args: Mapping[str, Any], context: int) -> Server:
-    """The server behind the flags. Raises EngineRejectsError wherever SGLang does not start."""
+def resolve(architecture: Architecture, workload: Workload, args: Mapping[str, Any]) -> Server:
+    """The server behind the flags, for any context and number of sequences. Raises EngineRejectsError wherever SGLang does not start."""
     name = classes.class_of(architecture)
     notes: list[str] = []
     capability, chunk, large = _card(workload.gpu, args, notes)
@@ -176,7 +175,6 @@ def resolve(architecture: Architecture, workload: Workload, args: Mapping[str, A
         draft_tokens=draft_tokens,
         draft_layers=_next_token_layers(architecture, name) if draft_tokens else 0,
         tails=index_pool > 1 and architecture.traits.get("index_kpool_compress") is True,
-        context=_checked_context(architecture, context),
         notes=(*notes, *([cache.note] if cache.note else [])),
     )
 
@@ -330,11 +328,10 @@ def longest(architecture: Architecture) -> int:
     return architecture.max_context or UNNAMED_CONTEXT
 
 
-def _checked_context(architecture: Architecture, context: int) -> int:
-    """`context`, if the model reaches so far. Raises EngineRejectsError."""
+def check_context(architecture: Architecture, context: int) -> None:
+    """Raise EngineRejectsError where the model does not reach so far."""
     most = longest(architecture)
     if context > most:
         known = architecture.max_context is not None
         why = f"the model's own maximum is {most:,}" if known else f"the config names no maximum, and SGLang takes {most:,}"
         raise EngineRejectsError(f"SGLang refuses a context of {context:,} tokens: {why}", f"at most --ctx {most}")
-    return context

@@ -127,8 +127,11 @@ class Sizer:
         """Tokens of the sliding pool that `requests` requests need at worst (compute_swa_request_cap)."""
         return ceil_page(request_cap(self.server, self.window), self.server.page)
 
-    def from_memory(self, memory: int) -> Sizes:
-        """What the server makes of `memory` bytes for all pools of a rank. Raises EngineRejectsError if it does not start."""
+    def from_memory(self, memory: int, context: int) -> Sizes:
+        """What the server makes of `memory` bytes for all pools of a rank. Raises EngineRejectsError if it does not start.
+
+        context    the server's own, of which the number of requests is made where none is told
+        """
         rest, count = float(memory) / GIB, None
         if self.slots:
             rest, count = split_memory(self.slots, self.server, rest)
@@ -137,16 +140,16 @@ class Sizer:
         available = int(rest * GIB) if self.slots else memory
         if available <= 0:
             raise EngineRejectsError("nothing is left for tokens after the recurrent state", "give more memory, or fewer slots")
-        tokens = min(self._stage_tokens(price, available) for price in self.prices)
+        tokens = min(self._stage_tokens(price, available, context) for price in self.prices)
         limit = self.server.args["max_total_tokens"]
         capped = limit is not None and limit < tokens
         tokens = floor_page(limit if capped else tokens, self.server.page)
         if tokens <= 0:
             raise EngineRejectsError("the memory does not hold one page of tokens", "give more memory")
-        sizes = self.from_tokens(tokens, None, count)
+        sizes = self.from_tokens(tokens, None, count, context)
         return replace(sizes, sliding=self.request_cap) if self.by_requests and not capped else sizes
 
-    def _stage_tokens(self, price: Prices, available: int) -> int:
+    def _stage_tokens(self, price: Prices, available: int, context: int) -> int:
         page = self.server.page
         if self.by_requests:
             left = available - self.request_cap * (price.sliding + price.draft_sliding)
@@ -154,12 +157,12 @@ class Sizer:
         cell = price.cell(self.server.ratio or 1.0)
         if not cell:
             shared = self.has_full and self.server.pp > 1
-            return 2**63 - 1 if shared else self.server.args["max_total_tokens"] or self.server.context
+            return 2**63 - 1 if shared else self.server.args["max_total_tokens"] or context
         return floor_page(int(available // cell), page)
 
-    def from_tokens(self, tokens: int, requests: int | None, slots: int | None) -> Sizes:
+    def from_tokens(self, tokens: int, requests: int | None, slots: int | None, context: int) -> Sizes:
         """The pools of a server with `tokens` tokens (whole pages), for `requests` requests where no limit is set."""
-        return Sizes(tokens, self._sliding(tokens), self._requests(tokens, slots, requests), slots)
+        return Sizes(tokens, self._sliding(tokens), self._requests(tokens, slots, requests, context), slots)
 
     def _sliding(self, tokens: int) -> int | None:
         if not self.server.windows:
@@ -195,10 +198,10 @@ class Sizer:
             return 0
         return least_tokens(self.window, self.server.page, self.sliding_tokens)
 
-    def _requests(self, tokens: int, slots: int | None, requests: int | None) -> int:
+    def _requests(self, tokens: int, slots: int | None, requests: int | None, context: int) -> int:
         wanted = self.server.requests or requests
         if wanted is None:
-            wanted = max(min(int(tokens / self.server.context * REQUEST_SHARE), MOST_REQUESTS), FEWEST_REQUESTS)
+            wanted = max(min(int(tokens / context * REQUEST_SHARE), MOST_REQUESTS), FEWEST_REQUESTS)
         found = min(wanted, tokens // 2)
         return found if slots is None else min(found, slots // self.server.slots_per_request)
 

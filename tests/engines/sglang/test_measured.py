@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pool_engines import SGLANG, Asked
 
-from kvcalc.engines.sglang.engine import read_case
+from kvcalc.engines.sglang.engine import pooled
 from kvcalc.sources import load
 
 ASKED = Asked(SGLANG)
@@ -33,5 +33,6 @@ def test_figures(case: dict[str, Any]) -> None:
     assert (found.tokens, found.block_size, found.concurrency) == (case["tokens"], case["page_size"], case["requests"])
     assert (found.sliding_tokens, found.state_slots) == (case.get("sliding"), case.get("slots"))
     if "bytes" in case:
-        read = read_case(architecture, workload, SGLANG.read_args(workload.engine_args), workload.context)
-        assert list(read.layout.allocate(read.sizer.from_memory(case["kv_memory"])).ranks) == case["bytes"]
+        started = pooled(architecture, workload, SGLANG.read_args(workload.engine_args))
+        sizes = started.sizer.from_memory(case["kv_memory"], workload.context or 0)
+        assert list(started.layout.allocate(sizes).ranks) == case["bytes"]
