@@ -170,9 +170,10 @@ class Sglang(Engine):
         return longest(architecture)
 
     def _asked(self, architecture: Architecture, workload: Workload) -> Asked:
-        context = self.context_of(architecture, workload)
+        args, context = self.read_args(workload.engine_args), self.context_of(architecture, workload)
+        found = pooled(architecture, workload, args)
         check_context(architecture, context)
-        return Asked(architecture, workload, context, pooled(architecture, workload, self.read_args(workload.engine_args)))
+        return Asked(architecture, workload, context, found)
 
 
 def pooled(architecture: Architecture, workload: Workload, args: Mapping[str, Any]) -> Pooled:
