@@ -136,6 +136,10 @@ class Engine(ABC):
             args[name] = setting.read(value)
         return args
 
+    def knows(self, family: str, class_name: str = "") -> bool:  # noqa: ARG002  a default for engines without a table of families
+        """The engine has a rule for models of that model_type (and Hugging Face class); it refuses all others."""
+        return True
+
     @abstractmethod
     def plan(self, architecture: Architecture, workload: Workload) -> Plan:
         """The bytes that this engine allocates. Raises EngineRejectsError, UsageError, UnsupportedArchitectureError."""

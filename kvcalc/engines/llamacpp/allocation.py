@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from kvcalc.core.errors import EngineRejectsError, UsageError
 from kvcalc.core.formats import get_format
 from kvcalc.core.plan import Line
-from kvcalc.engines.llamacpp import architectures as rules
 from kvcalc.engines.llamacpp.devices import HOST
 
 if TYPE_CHECKING:
@@ -187,7 +186,7 @@ class Allocation:
 
     def _rows(self, tensor: Tensor) -> Rows:
         if tensor.space == "window":
-            return self.context.sliding(per_slot=self.model.name == "deepseek4" and not self.draft)
+            return self.context.sliding(per_slot=self.model.rule.compressed and not self.draft)
         if tensor.space == "entries":
             return self.context.compressed(tensor.size)
         if tensor.space == "state":
@@ -196,8 +195,8 @@ class Allocation:
 
     def _copies(self, tensor: Tensor) -> int:
         """Devices that hold the whole tensor under a tensor split."""
-        mirrored = rules.MIRRORED_STATE if tensor.space == "state" else rules.MIRRORED_CACHE
-        whole = self.model.name in mirrored or tensor.buffer == "index"
+        rule = self.model.rule
+        whole = (rule.mirrors_state if tensor.space == "state" else rule.mirrors_cache) or tensor.buffer == "index"
         return self.devices.copies if whole else 1
 
     @staticmethod

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
 from kvcalc.core.units import clean
-from kvcalc.engines.llamacpp import architectures as rules
+from kvcalc.engines.llamacpp.architectures import ARCHITECTURES
 from kvcalc.hardware import parse_gpu
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def check_tensor_split(name: str, devices: Devices, heads: frozenset[int], *, fl
     """Raise where `--split-mode tensor` is impossible, or where kvcalc does not know how it cuts."""
     if devices.mode != "tensor":
         return
-    if name in rules.NO_TENSOR_SPLIT:
+    if not ARCHITECTURES[name].splits_tensors:
         raise EngineRejectsError(f"llama.cpp has no tensor split for {name}", "split by layers: --pp, or split_mode layer")
     if not flash:
         raise EngineRejectsError("llama.cpp's tensor split needs flash attention", "leave flash_attn at auto")

@@ -11,8 +11,8 @@ from kvcalc.core.plan import Capacity, Plan
 from kvcalc.core.units import show_bytes
 from kvcalc.engines.base.engine import Engine, PlanFitting, context_messages
 from kvcalc.engines.base.search import last_within
-from kvcalc.engines.llamacpp import architectures as rules
 from kvcalc.engines.llamacpp.allocation import Allocation
+from kvcalc.engines.llamacpp.architectures import FAMILIES
 from kvcalc.engines.llamacpp.context import PAD, Context, pad
 from kvcalc.engines.llamacpp.devices import check_tensor_split, read_devices
 from kvcalc.engines.llamacpp.model import Model, build_model
@@ -62,7 +62,7 @@ class Request:
     @property
     def rollback(self) -> int:
         """Rows of recurrent state that the architecture really keeps to go back to."""
-        return self.args["n_rs_seq"] if self.model.name in rules.ROLLBACK else 0
+        return self.args["n_rs_seq"] if self.model.rule.rolls_back else 0
 
     def context(self) -> Context:
         """The geometry in force."""
@@ -105,6 +105,10 @@ class LlamaCpp(Engine):
     name: ClassVar[str] = "llama.cpp"
     version: ClassVar[str] = "0.6.0 (b11549)"
     settings: ClassVar[tuple[Setting, ...]] = SETTINGS
+
+    def knows(self, family: str, class_name: str = "") -> bool:  # noqa: ARG002  no class converts whose family does not
+        """A converter writes files of that model_type."""
+        return family in FAMILIES
 
     def plan(self, architecture: Architecture, workload: Workload) -> Plan:
         """The bytes of every tensor of the cache. Raises EngineRejectsError, UnsupportedArchitectureError, UsageError."""
@@ -170,7 +174,7 @@ class LlamaCpp(Engine):
             devices=read_devices(workload, args),
             asked=asked,
             requested=requested,
-            flash=args["flash_attn"] != "off" and model.name not in rules.NO_FLASH,
+            flash=args["flash_attn"] != "off" and model.rule.flash,
         )
 
     def _tokens(self, architecture: Architecture, workload: Workload, ctx_size: int | None, slots: Slots) -> tuple[int, int]:
@@ -209,7 +213,7 @@ class LlamaCpp(Engine):
             notes.append(f"llama.cpp stores the expanded heads of this {model.name} model's latents, not the latents")
         if request.is_draft:
             notes.append("this is the draft context alone; the model's own context is planned without mtp_context")
-            if model.name not in rules.DRAFT_GRAPHS | rules.DRAFTS_REPEAT_MODEL:
+            if not (model.rule.drafts.computed or model.rule.drafts.repeats_model):
                 warnings.append(f"llama.cpp computes no draft with the layers of a {model.name}: the context is sized, and fails to start")
         if request.args["n_rs_seq"] and not request.rollback:
             notes.append(f"n_rs_seq changes nothing: llama.cpp cannot roll back the state of {model.name}")

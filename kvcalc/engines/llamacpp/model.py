@@ -10,7 +10,7 @@ from kvcalc.core.architecture import Layout
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.states import Chunked, Compressed, Full, Latent, Recurrent, Shared, Sliding, State
 from kvcalc.engines.base.memo import per_model
-from kvcalc.engines.llamacpp import architectures as rules
+from kvcalc.engines.llamacpp.architectures import ARCHITECTURES, ArchitectureRule, Windows, architecture_name
 from kvcalc.engines.llamacpp.tensors import Reading, Tensor
 
 if TYPE_CHECKING:
@@ -58,6 +58,11 @@ class Model:
         return frozenset(found | ({state.matrix()[0] for state in self.states if isinstance(state, Recurrent)} - {0}))
 
     @cached_property
+    def rule(self) -> ArchitectureRule:
+        """The architecture's row."""
+        return ARCHITECTURES[self.name]
+
+    @cached_property
     def is_own_file(self) -> bool:
         """Read from a GGUF file, not converted from a config.json."""
         return "gguf_architecture" in self.architecture.traits
@@ -66,7 +71,7 @@ class Model:
     def drafts(self) -> Layout | None:
         """The draft layers that the file has; None where there are none, or the converter drops them."""
         draft = self.architecture.draft
-        written = self.is_own_file or self.name in rules.WRITES_DRAFTS or self.architecture.family in rules.FAMILIES_WITH_DRAFTS
+        written = self.is_own_file or self.rule.drafts.written or self.architecture.family in self.rule.drafts.families
         return draft if written else None
 
     @cached_property
@@ -85,7 +90,7 @@ class Model:
     @cached_property
     def is_expanded(self) -> bool:
         """Latents are stored as heads."""
-        return self.name in rules.EXPANDED or bool(self.architecture.traits.get("gguf_expanded_latent"))
+        return self.rule.expands_latents or bool(self.architecture.traits.get("gguf_expanded_latent"))
 
     @cached_property
     def is_mla(self) -> bool:
@@ -100,11 +105,11 @@ class Model:
     @cached_property
     def window(self) -> int:
         """The one window of all window layers, 0 without one. Raises UnsupportedArchitectureError where they differ."""
-        if not self.windowed:
+        if not self.windowed or self.rule.windows is None:
             return 0
         windows = {window for state in self.states if (window := _window(state))}
-        if windows and self.name in rules.FIXED_WINDOWS:
-            return rules.FIXED_WINDOWS[self.name]
+        if windows and self.rule.windows.fixed:
+            return self.rule.windows.fixed
         if len(windows) > 1:
             raise UnsupportedArchitectureError(f"llama.cpp has one window for all layers, and this model has {sorted(windows)}")
         return max(windows, default=0)
@@ -144,14 +149,14 @@ class Model:
             return self.untold_value
         if self.is_expanded:
             return state.value_head_dim or 0
-        return state.latent_dim + (state.rope_dim if self.name == "deepseek4" else 0)
+        return state.latent_dim + (state.rope_dim if self.rule.compressed else 0)
 
     @cached_property
     def untold_value(self) -> int:
         """Width of a V head where the converter leaves it at embedding / heads, else 0."""
         hidden = self.architecture.hidden_dim
         heads = next((state.query_heads for state in self.architecture.states if isinstance(state, Latent)), None)
-        return hidden // heads if self.name in rules.UNTOLD_VALUE and not self.is_own_file and hidden and heads else 0
+        return hidden // heads if self.rule.untold_value and not self.is_own_file and hidden and heads else 0
 
     @cached_property
     def widest_value(self) -> int:
@@ -177,12 +182,12 @@ class Model:
         drafts = self.drafts
         if drafting and (drafts is None or self.architecture.traits.get("gguf_router")):
             raise EngineRejectsError(f"llama.cpp opens no draft context for this model: the file of a {self.name} has no draft layers")
-        if drafting and drafts is not None and self.name not in rules.DRAFTS_REPEAT_MODEL:
+        if drafting and drafts is not None and not self.rule.drafts.repeats_model:
             return _numbered(drafts, self.reading.for_drafts(), trunk.count)
         kept = _numbered(trunk, self.reading, 0)
         if drafts is not None:
             told = self.architecture.traits.get("gguf_keeps_drafts")
-            some = range(drafts.count) if self.name in rules.KEEPS_DRAFTS else told if isinstance(told, list | tuple) else ()
+            some = range(drafts.count) if self.rule.drafts.kept else told if isinstance(told, list | tuple) else ()
             kept += [layer for i, layer in enumerate(_numbered(drafts, self.reading, trunk.count)) if i in some]
         return kept
 
@@ -190,33 +195,35 @@ class Model:
 @per_model
 def build_model(architecture: Architecture) -> Model:
     """The model behind an architecture. Raises UnsupportedArchitectureError where llama.cpp has none for it."""
-    name = rules.architecture_name(architecture)
-    windowed = name in rules.WINDOWED and not (name == "exaone4" and architecture.layers.count != rules.EXAONE4_WINDOWED_LAYERS)
+    name = architecture_name(architecture)
+    rule = ARCHITECTURES[name]
+    windowed = rule.windows is not None and rule.windows.layers in (0, architecture.layers.count)
     if "gguf_architecture" not in architecture.traits:
-        _check_owners(name, architecture.layers)
-        architecture = _as_loaded(name, architecture)
+        _check_owners(name, rule.owners, architecture.layers)
+        if rule.windows is not None:
+            architecture = _as_loaded(name, rule.windows, architecture)
     return Model(architecture, name, windowed)
 
 
-def _check_owners(name: str, layout: Layout) -> None:
+def _check_owners(name: str, wanted: int, layout: Layout) -> None:
     owners = sum(not any(isinstance(state, Shared) for state in layout.states[layer]) for layer in layout.order)
-    if name == "gemma3n" and owners != min(rules.GEMMA3N_OWNERS, layout.count):
+    if wanted and owners != min(wanted, layout.count):
         raise UnsupportedArchitectureError(
-            f"llama.cpp keeps the caches of exactly {rules.GEMMA3N_OWNERS} gemma3n layers, and this model has {owners} that own one"
+            f"llama.cpp keeps the caches of exactly {wanted} {name} layers, and this model has {owners} that own one"
         )
 
 
-def _as_loaded(name: str, architecture: Architecture) -> Architecture:
+def _as_loaded(name: str, windows: Windows, architecture: Architecture) -> Architecture:
     """The model with its window layers where the loader finds them, if the converter does not write where they are."""
     layout = architecture.layers
     slides = {layer: any(_window(state) for state in states) for layer, states in layout.states.items()}
     owners = [layer for layer in layout.order if not any(isinstance(state, Shared) for state in layout.states[layer])]
     sliding, full = (next((layer for layer in owners if slides[layer] is wanted), None) for wanted in (True, False))
-    if sliding is None and name in rules.ALWAYS_WINDOWED:
+    if sliding is None and windows.always:
         raise UnsupportedArchitectureError(f"llama.cpp always gives {name} models window layers, and this one says no window")
-    if name not in rules.PERIODS or sliding is None or full is None:
+    if not windows.period or sliding is None or full is None:
         return architecture
-    period, dense_first = rules.PERIODS[name]
+    period, dense_first = windows.period, windows.dense_first
     loaded = [sliding if (i % period != 0 if dense_first else i % period < period - 1) else full for i in range(len(owners))]
     if [slides[layer] for layer in loaded] == [slides[layer] for layer in owners]:
         return architecture

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kvcalc.core.errors import UnsupportedArchitectureError
 from kvcalc.core.states import Latent
-from kvcalc.engines.llamacpp import architectures as rules
+from kvcalc.engines.llamacpp.architectures import ARCHITECTURES, ArchitectureRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -63,6 +63,11 @@ class Reading:
     draft: bool = False
     converted: bool = False
     value: int = 0
+
+    @property
+    def rule(self) -> ArchitectureRule:
+        """The architecture's row."""
+        return ARCHITECTURES[self.name]
 
     def tensors(self, states: Iterable[State]) -> tuple[Tensor, ...]:
         """The tensors of one layer. Raises UnsupportedArchitectureError for a state that llama.cpp has none for."""
@@ -111,23 +116,23 @@ def _latent(state: Any, reading: Reading, _layer: tuple[State, ...]) -> tuple[Te
         )
     row = state.latent_dim + state.rope_dim
     space = reading.space(state.window)
-    if reading.name == "deepseek4" and reading.draft:
+    if reading.rule.compressed and reading.draft:
         return (Tensor("latent", "key", row, "key", space), Tensor("latent", "value", row, "value", space))
     # The draft context of dots3-note is one plain cache: its window layers hold everything.
     return (Tensor("latent", "latent", row, "key", "full" if reading.draft else space),)
 
 
 def _index(state: Any, reading: Reading, layer: tuple[State, ...]) -> tuple[Tensor, ...]:
-    if reading.draft and reading.name not in rules.INDEXED_DRAFTS:
+    if reading.draft and not reading.rule.drafts.indexed:
         return ()
     width = state.vectors * state.index_dim
-    if reading.name == "deepseek4":
+    if reading.rule.compressed:
         return (Tensor("index", "index", width, "key", "entries", state.ratio), *_open_entry("index", width, state.ratio))
-    pooled = rules.POOLED_INDEX_ROWS.get(reading.name, 1)
+    pooled = reading.rule.index_rows or 1
     if state.ratio == 1 and state.pool == 1:
         pooled = 1
     key = Tensor("index", "index", pooled * width, "key", "full")
-    if reading.name in rules.POOLED_INDEX_ROWS or (any(isinstance(item, Latent) for item in layer) and not reading.expanded):
+    if reading.rule.index_rows or (any(isinstance(item, Latent) for item in layer) and not reading.expanded):
         return (key,)
     value = max((_value_head(item) for item in layer), default=0)
     return (key, Tensor("index", "value", value, "value", "full", idle=True))
@@ -158,7 +163,7 @@ def _nothing(_state: Any, _reading: Reading, _layer: tuple[State, ...]) -> tuple
 
 def _headless(_state: Any, reading: Reading, _layer: tuple[State, ...]) -> tuple[Tensor, ...]:
     """A layer without KV heads has tensors of no width, and its V is widened like any other; a feed-forward block has none."""
-    return () if reading.name in rules.FEED_FORWARD_BLOCKS else (Tensor("none", "value", 0, "value", "full"),)
+    return () if reading.rule.feed_forward_blocks else (Tensor("none", "value", 0, "value", "full"),)
 
 
 def _cross(_state: Any, reading: Reading, _layer: tuple[State, ...]) -> tuple[Tensor, ...]:
@@ -167,8 +172,7 @@ def _cross(_state: Any, reading: Reading, _layer: tuple[State, ...]) -> tuple[Te
 
 def _recurrent(state: Any, reading: Reading, _layer: tuple[State, ...]) -> tuple[Tensor, ...]:
     """Convolution and matrix: every row of a buffer that has a fixed number of them, side by side."""
-    if reading.name == "plamo2" and reading.converted and state.kind == "mamba2":
-        # PLaMo-2's convolution sees the inner width alone: its file says 0 groups (conversion/plamo.py).
+    if reading.rule.narrow_convolution and reading.converted and state.kind == "mamba2":
         inner = state.heads * state.head_dim
         convolution = Tensor(state.kind, "conv", inner * max(state.conv_kernel - 1, 0), "state", "state")
         return (convolution, Tensor(state.kind, "recurrent", inner * state.state_dim, "state", "state"))

@@ -84,6 +84,10 @@ class Ollama(Engine):
 
     _runner = LlamaCpp()
 
+    def knows(self, family: str, class_name: str = "") -> bool:
+        """As llama.cpp."""
+        return self._runner.knows(family, class_name)
+
     def plan(self, architecture: Architecture, workload: Workload) -> Plan:
         """What the llama-server that Ollama starts allocates. Raises EngineRejectsError, UnsupportedArchitectureError, UsageError."""
         args = self.read_args(workload.engine_args)
@@ -131,7 +135,7 @@ class Ollama(Engine):
         warnings: list[str] = []
         context = self._context(architecture, workload, args["num_ctx"], notes)
         slots = args["num_parallel"] or workload.sequences
-        name = architecture_name(architecture)
+        name = architecture_name(architecture, self.name)
         if name in SINGLE_SLOT and slots > 1:
             warnings.append(f"Ollama runs {name} models with one slot: {slots:,} sequences wait for it")
             slots = 1

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcalc.core.errors import EngineRejectsError
-from kvcalc.engines.sglang import classes
 from kvcalc.engines.sglang.dtypes import FOUR_BITS, FP8
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from kvcalc.engines.sglang.classes import ClassRule
 
 #: Generations of compute capability: Hopper, Blackwell for data centres, Blackwell for desks.
 SM90, SM100, SM120 = 9, 10, 12
@@ -43,6 +44,7 @@ _FP4_MLA = ("flashinfer", "trtllm_mla")
 class Question:
     """What the choice of a backend depends on.
 
+    name, rule   the model's class, and its row
     generation   major compute capability
     given        the flag `--attention-backend`
     page         the flag `--page-size`
@@ -55,6 +57,7 @@ class Question:
     """
 
     name: str
+    rule: ClassRule
     generation: int
     given: str | None
     page: int | None
@@ -94,7 +97,7 @@ def _backends(question: Question) -> tuple[str, str, str]:
         prefill, decode = _nvfp4_prefill(question), "trtllm_mha"
         own = own or (decode if prefill == decode else None)
     base = own or _card_backend(question)
-    if decode is None and question.name in classes.SPLIT_ON_HOPPER and question.generation == SM90 and question.large:
+    if decode is None and question.rule.splits_on_hopper and question.generation == SM90 and question.large:
         decode = "flashinfer"
     if base == "fa3" and question.dtype == "fp8_e5m2":
         base, prefill, decode = "triton", None, None
@@ -113,22 +116,22 @@ def _nvfp4_prefill(question: Question) -> str:
 
 def _model_backend(question: Question) -> str | None:
     """The backend that SGLang's model overrides declare; None: no rule for this class on this card."""
-    if question.name == classes.DEEPSEEK_V4:
+    if question.rule.compressed:
         return "dsv4"
     if question.index_pool:
         return "dsa"
     on_sm100 = question.generation == SM100
-    if on_sm100 and question.name in classes.ONE_TOKEN_PAGES:
+    if on_sm100 and question.rule.one_token_pages:
         return "trtllm_mha" if question.paged_state else "triton"
-    if on_sm100 and question.name in classes.MINIMAX_M3 and question.dtype == FP8:
+    if on_sm100 and question.rule.sparse_keys and question.dtype == FP8:
         return "trtllm_mha"
-    rule = classes.BACKENDS.get(question.name, classes.Backends())
-    return {SM100: rule.sm100, SM90: rule.sm90}.get(question.generation, rule.other)
+    own = question.rule.backends
+    return {SM100: own.sm100, SM90: own.sm90}.get(question.generation, own.other)
 
 
 def _card_backend(question: Question) -> str:
     """The card's fastest backend."""
-    if question.name == classes.WHISPER:
+    if question.rule.counts_encoder:
         return "flashinfer"
     if question.generation == SM90:
         return "fa3"
@@ -151,25 +154,25 @@ def _page(question: Question, page: int | None, base: str, prefill: str, decode:
 
 def _model_page(question: Question, base: str) -> int | None:
     """The page size that the model's own overrides leave: theirs, else the user's, else None."""
-    if question.name == classes.DEEPSEEK_V4:
+    if question.rule.compressed:
         return V4_PAGE
     if question.index_pool:
         return INDEXED_PAGE * question.index_pool
-    if question.name == classes.QWEN4_EXP and question.index_ratio:
+    if question.rule.ngram_memory and question.index_ratio:
         return INDEXED_PAGE
-    if question.name in classes.ONE_TOKEN_PAGES and question.generation == SM100 and question.given is None:
+    if question.rule.one_token_pages and question.generation == SM100 and question.given is None:
         return 64 if base == "trtllm_mha" else 1
-    if question.name in classes.NEMOTRON_H and question.speculates and question.generation == SM100 and question.given is None:
+    if question.rule.paged_drafts and question.speculates and question.generation == SM100 and question.given is None:
         return question.page or 64
-    if question.name in classes.MINIMAX_M3 and question.page is None and base in MINIMAX_M3_BACKENDS.get(question.generation, ()):
+    if question.rule.sparse_keys and question.page is None and base in MINIMAX_M3_BACKENDS.get(question.generation, ()):
         return MINIMAX_M3_PAGE
     return question.page
 
 
 def _check_class(question: Question, _base: str, prefill: str, decode: str) -> None:
     used = {prefill, decode}
-    accepted = classes.ACCEPTED.get(question.name)
-    refused = used - accepted if accepted is not None else used & classes.REFUSED.get(question.name, frozenset())
+    accepted = question.rule.accepted
+    refused = used - accepted if accepted is not None else used & question.rule.refused
     if refused:
         hint = "it takes " + ", ".join(sorted(accepted)) if accepted else "leave attention_backend out"
         raise EngineRejectsError(f"SGLang does not serve {question.name} with attention backend {min(refused)}", hint)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.states import Compressed, Index
 from kvcalc.engines.sglang.backends import SM100, V4_PAGE
-from kvcalc.engines.sglang.classes import DEEPSEEK_V4, WINDOW_RATIOS
+from kvcalc.engines.sglang.classes import WindowPool
 from kvcalc.engines.sglang.pools import cut
 from kvcalc.engines.sglang.sizing import (
     FEWEST_REQUESTS,
@@ -137,7 +137,7 @@ class DeepSeekV4:
     @property
     def ratio(self) -> float:
         """Tokens of the window pool for one of the full pool, where requests do not size it."""
-        return self.server.ratio or WINDOW_RATIOS[DEEPSEEK_V4]
+        return self.server.ratio or (self.server.rule.windows or WindowPool()).ratio
 
     def _token_price(self, stage: Stage) -> float:
         ratio = 0 if self.swa_cap is not None else self.ratio

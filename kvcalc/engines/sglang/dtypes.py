@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvcalc.core.errors import EngineRejectsError, nearest
 from kvcalc.core.formats import FORMATS, get_format, one_format
 from kvcalc.core.units import clean
-from kvcalc.engines.sglang import classes
 
 if TYPE_CHECKING:
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.formats import Format
+    from kvcalc.engines.sglang.classes import ClassRule
 
 #: kvcalc's and PyTorch's spellings → the flag's.
 FLAGS = {
@@ -55,7 +55,7 @@ def model_format(architecture: Architecture) -> tuple[Format, str]:
     return FORMATS[chosen], f"the config {said}: SGLang runs the model in {chosen}"
 
 
-def cache_type(architecture: Architecture, kv_dtype: str, name: str, capability: int, *, indexed: bool) -> CacheType:
+def cache_type(architecture: Architecture, kv_dtype: str, rule: ClassRule, capability: int, *, indexed: bool) -> CacheType:
     """The cache's type for `--kv-cache-dtype kv_dtype`. Raises EngineRejectsError for one that SGLang does not have."""
     asked = one_format(kv_dtype, "SGLang").lower()
     flag = "auto" if asked == "auto" else FLAGS.get(asked, "")
@@ -64,20 +64,19 @@ def cache_type(architecture: Architecture, kv_dtype: str, name: str, capability:
         raise EngineRejectsError(f"SGLang has no kv-cache-dtype '{clean(kv_dtype, 40)}'", hint)
     model, note = model_format(architecture)
     if indexed:
-        flag = _indexed_flag(flag, capability, sinks=has_sinks(architecture, name))
-    elif flag == "auto" and (name in classes.FP8_BY_DEFAULT or _checkpoint_is_fp8(architecture.traits)):
+        flag = _indexed_flag(flag, capability, sinks=has_sinks(architecture, rule))
+    elif flag == "auto" and (rule.fp8 or _checkpoint_is_fp8(architecture.traits)):
         flag = FP8
-    if name == classes.DEEPSEEK_V4 and flag != FP8:
+    if rule.compressed and flag != FP8:
         raise EngineRejectsError(f"SGLang keeps DeepSeek-V4 in fp8_e4m3, and {flag} was asked for", "leave kv-cache-dtype at auto")
     if flag == "auto":
         return CacheType(flag, model, note)
     return CacheType(flag, get_format(flag), "" if asked != "auto" else _said(flag, capability, indexed=indexed))
 
 
-def has_sinks(architecture: Architecture, name: str) -> bool:
+def has_sinks(architecture: Architecture, rule: ClassRule) -> bool:
     """Whether attention has learned sinks: by the class, or by the flags of its config (_detect_attention_sinks)."""
-    flags = classes.SINK_FLAGS.get(name, {})
-    return name in classes.SINKS or any(architecture.traits.get(flag, default) for flag, default in flags.items())
+    return rule.sinks or any(architecture.traits.get(flag, default) for flag, default in rule.sink_flags.items())
 
 
 def _indexed_flag(flag: str, capability: int, *, sinks: bool) -> str:

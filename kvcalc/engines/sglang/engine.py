@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from kvcalc.core.errors import EngineRejectsError
 from kvcalc.core.plan import Capacity, Plan
+from kvcalc.core.units import clean
 from kvcalc.core.workload import Workload
 from kvcalc.engines.base.engine import Engine, Fitting, context_messages
 from kvcalc.engines.base.memo import per_model
-from kvcalc.engines.sglang import classes, host
+from kvcalc.engines.sglang import host
 from kvcalc.engines.sglang.deepseek_v4 import DeepSeekV4
 from kvcalc.engines.sglang.dtypes import FOUR_BITS, model_format
+from kvcalc.engines.sglang.families import FAMILIES, family_of
 from kvcalc.engines.sglang.lines import PoolLayout, V4Layout
 from kvcalc.engines.sglang.pools import read_pools
 from kvcalc.engines.sglang.recurrent import read_slots
@@ -113,6 +115,10 @@ class Sglang(Engine):
     name: ClassVar[str] = "sglang"
     version: ClassVar[str] = "0.5.23"
     settings: ClassVar[tuple[Setting, ...]] = SETTINGS
+
+    def knows(self, family: str, class_name: str = "") -> bool:  # noqa: ARG002  the row of a family says its class
+        """The family has a row in families.py."""
+        return family in FAMILIES
 
     def plan(self, architecture: Architecture, workload: Workload) -> Plan:
         """The pools that hold the asked sequences. Raises EngineRejectsError, UnsupportedArchitectureError, UsageError."""
@@ -240,14 +246,10 @@ def _alone(asked: Asked, context: int) -> Sizes:
 def _notes(asked: Asked) -> list[str]:
     server, architecture = asked.server, asked.architecture
     _, said = model_format(architecture)
-    found = [*server.notes, *([said] if said else [])]
+    found = [*server.notes, *([said] if said else []), *_whose_code(architecture)]
     windows = sum(layers for state, layers in architecture.states.items() if state.kind in ("sliding", "chunked"))
     if windows and not server.windows:
-        why = (
-            "the pool of windows is turned off"
-            if server.class_name in classes.WINDOW_POOL
-            else "SGLang gives this model no pool of windows"
-        )
+        why = "the pool of windows is turned off" if server.rule.windows is not None else "SGLang gives this model no pool of windows"
         found.append(f"{windows} sliding layers are stored in full length: {why}")
     if server.windows and server.flag in FOUR_BITS:
         found.append(f"SGLang's pools of windows have no packed layout for {server.flag}: every element takes a byte")
@@ -258,6 +260,15 @@ def _notes(asked: Asked) -> list[str]:
     if server.draft_tokens and not server.draft_layers and architecture.draft is not None:
         found.append("SGLang's budget does not count this model's draft layers: its config has no num_nextn_predict_layers")
     return found
+
+
+def _whose_code(architecture: Architecture) -> list[str]:
+    """A note where SGLang has no class of its own for the model's family."""
+    if family_of(architecture).code != "unsaid":
+        return []
+    return [
+        f"SGLang has no class of its own for {clean(architecture.family)}, and transformers' does not say that it runs there: it may not load"
+    ]
 
 
 def _host_notes(asked: Asked, sizes: Sizes) -> list[str]:

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.formats import FORMATS, Format
 from kvcalc.core.units import clean
-from kvcalc.engines.sglang import classes
 from kvcalc.engines.sglang.backends import SM90, SM100
 from kvcalc.engines.sglang.dtypes import FOUR_BITS, FP8
 
@@ -122,7 +121,7 @@ class _Reader:
         kinds = {"latent"} if self.server.latent else {"full", "sliding", "chunked"}
         found = [state for state in self.architecture.states if state.kind in kinds]
         if not found:
-            if self.server.class_name in classes.PURE_STATE or (self.hybrid and not found):
+            if self.server.rule.stateful_only or (self.hybrid and not found):
                 return None
             listed = ", ".join(dict.fromkeys(state.kind for state in self.architecture.states))
             raise UnsupportedArchitectureError(f"kvcalc has no rule for {clean(self.architecture.id)} ({listed}) in SGLang's pools")
@@ -147,7 +146,7 @@ class _Reader:
     def encoder_rows(self) -> dict[Row, int]:
         """Rows of Whisper's encoder layers, which nothing fills: SGLang counts them with the decoder's."""
         layers = self.architecture.traits.get("encoder_layers")
-        if self.server.class_name != classes.WHISPER or self.main is None or not isinstance(layers, int) or layers < 1:
+        if not self.server.rule.counts_encoder or self.main is None or not isinstance(layers, int) or layers < 1:
             return {}
         return {row._replace(state="encoder"): layers for row in self._state_rows(self.main)}
 
@@ -186,7 +185,7 @@ class _Reader:
 
     def _state_rows(self, state: State) -> tuple[Row, ...]:
         window = state.kind in ("sliding", "chunked") or bool(getattr(state, "window", None))
-        window = window or self.server.class_name in classes.ALL_IN_WINDOWS
+        window = window or self.server.every_layer_slides
         sliding = self.server.windows and window
         shape = state if sliding else self.main
         if shape is None:
@@ -198,7 +197,7 @@ class _Reader:
         stored, server = self._stored(), self.server
         priced, held = shape.buffers(), self._held_shape(shape, pool).buffers()
         self._check_width(*(item.width for item in held))
-        shaped = pool == SLIDING and server.class_name in classes.SHAPED_WINDOWS
+        shaped = pool == SLIDING and server.shaped_windows
         ranks = server.attn_tp if shaped else server.attn_tp // server.dcp
         name = kind if kind not in ("none", "shared") else shape.kind
         rows = []
@@ -216,7 +215,7 @@ class _Reader:
 
     def _held_shape(self, shape: State, pool: str) -> State:
         """The shape that is allocated: windows have their own where the class says so, else that of the full layers."""
-        if pool == SLIDING and self.server.class_name not in classes.SHAPED_WINDOWS and self.main is not None and self.main.kind == "full":
+        if pool == SLIDING and not self.server.shaped_windows and self.main is not None and self.main.kind == "full":
             return self.main
         return shape
 
@@ -254,7 +253,7 @@ class _Reader:
 
     def _latent(self, shape: State) -> State:
         """The latent that the pool stores: `use_mla_nope` leaves Ling's rotary part out (_derive_model_shapes)."""
-        if self.architecture.traits.get("use_mla_nope") is True and self.server.class_name in classes.NO_ROTARY:
+        if self.architecture.traits.get("use_mla_nope") is True and self.server.rule.drops_rotary:
             return shape.model_copy(update={"rope_dim": 0})
         return shape
 
@@ -272,11 +271,11 @@ class _Reader:
     def _index_format(self) -> Format:
         """MiniMax-M3's index keys follow the cache into fp8 where its kernels read it so; otherwise they stay in the model's type."""
         server = self.server
-        if server.class_name in classes.MINIMAX_M3 and server.flag == FP8:
+        if server.rule.sparse_keys and server.flag == FP8:
             generation = server.capability // 10
             if generation == SM90 or (generation == SM100 and "trtllm_mha" in (server.prefill, server.decode)):
                 return FORMATS["fp8"]
-        return FORMATS["bf16"] if server.class_name == classes.QWEN4_EXP else server.model
+        return FORMATS["bf16"] if server.rule.ngram_memory else server.model
 
     def _workspace(self) -> dict[Row, int]:
         """The fp8 workspace of mixed NVFP4: one layer's keys and values, shared by all layers of a stage."""

@@ -20,7 +20,6 @@ from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.formats import FORMATS, get_format
 from kvcalc.core.states import Fixed
 from kvcalc.core.units import GIB, clean
-from kvcalc.engines.sglang import classes
 from kvcalc.engines.sglang.pools import cut
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def read_slots(architecture: Architecture, server: Server) -> Slots:
     """The recurrent layers of every stage. Raises UnsupportedArchitectureError, EngineRejectsError."""
     if not any(state.is_recurrent for state in architecture.states):
         return Slots(tuple({} for _ in range(server.pp)))
-    if server.class_name not in classes.RECURRENT and not server.class_name.startswith("MiniCPM"):
+    if server.rule.state is None and server.rule.prefixes != "stateless":
         raise UnsupportedArchitectureError(
             f"SGLang 0.5.23 serves no recurrent model of class '{clean(server.class_name or architecture.family)}' that kvcalc knows",
             "kvcalc knows Qwen3-Next, Nemotron-H, Falcon-H1, Granite 4, LFM2, Kimi-Linear, Ling and Mamba",
@@ -92,7 +91,7 @@ def read_slots(architecture: Architecture, server: Server) -> Slots:
         found: Counter[Part] = Counter()
         for name, layers in Counter(names).items():
             for state in architecture.layers.states[name]:
-                if isinstance(state, Fixed) and server.class_name == classes.QWEN4_EXP:
+                if isinstance(state, Fixed) and server.rule.ngram_memory:
                     found[_memory_part(state)] += layers
                 elif state.is_recurrent:
                     found.update(dict.fromkeys(_parts(state, server), layers))
@@ -133,7 +132,7 @@ def _divided(count: int, ranks: int, what: str) -> int:
 def _state_format(state: State, server: Server) -> str:
     """fp32, unless the flag or, for the classes that read it, the config says otherwise."""
     asked = server.args["mamba_ssm_dtype"]
-    rule = classes.RECURRENT.get(server.class_name)
+    rule = server.rule.state
     declared = getattr(state, "state_dtype", None) if rule is not None and rule.declared else None
     return get_format(asked or declared or "fp32", "mamba_ssm_dtype").name
 

@@ -14,8 +14,10 @@ from kvcalc.core.errors import EngineRejectsError
 from kvcalc.core.states import Full, Index, Sliding
 from kvcalc.core.units import GIB
 from kvcalc.engines.base.engine import check_query_heads
-from kvcalc.engines.sglang import backends, classes
+from kvcalc.engines.sglang import backends
+from kvcalc.engines.sglang.classes import WindowPool, rule_of
 from kvcalc.engines.sglang.dtypes import FP8, cache_type, has_sinks, model_format
+from kvcalc.engines.sglang.families import class_of
 from kvcalc.hardware import get_gpu
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.formats import Format
     from kvcalc.core.workload import Workload
+    from kvcalc.engines.sglang.classes import ClassRule, StateRule
 
 #: Compute capability x 10 of the card that is assumed where none is given, and its prefill chunk: an 80 GB Hopper.
 HOPPER, HOPPER_CHUNK = 90, 8192
@@ -46,7 +49,7 @@ UNNAMED_CONTEXT = 2048
 class Server:
     """A server's settings in force.
 
-    class_name     the model's class as SGLang compares it
+    class_name     the model's class as SGLang compares it, and `rule` its row
     capability     compute capability x 10
     attn_tp        tensor parallel ranks inside one of `attn_dp` attention groups; `dcp` of them share a group's tokens
     page           tokens of a page
@@ -63,6 +66,7 @@ class Server:
     """
 
     class_name: str
+    rule: ClassRule
     args: Mapping[str, Any]
     capability: int
     attn_tp: int
@@ -93,7 +97,17 @@ class Server:
     @property
     def is_v4(self) -> bool:
         """DeepSeek-V4 or V4.1, which have pools of their own."""
-        return self.class_name == classes.DEEPSEEK_V4
+        return self.rule.compressed
+
+    @property
+    def every_layer_slides(self) -> bool:
+        """Every layer is in the pool of windows, whatever it keeps."""
+        return self.rule.windows is not None and self.rule.windows.every_layer
+
+    @property
+    def shaped_windows(self) -> bool:
+        """The pool of windows has the shape of the sliding layers."""
+        return self.rule.windows is not None and self.rule.windows.own_shape
 
     @property
     def spread(self) -> int:
@@ -116,19 +130,21 @@ class Server:
 
 def resolve(architecture: Architecture, workload: Workload, args: Mapping[str, Any]) -> Server:
     """The server behind the flags, for any context and number of sequences. Raises EngineRejectsError wherever SGLang does not start."""
-    name = classes.class_of(architecture)
+    name = class_of(architecture)
+    rule = rule_of(name)
     notes: list[str] = []
     capability, chunk, large = _card(workload.gpu, args, notes)
     attn_tp, attn_dp = _attention_ranks(workload, args)
     check_query_heads(architecture, attn_tp)
-    _check_groups(architecture, name)
-    draft_tokens = _draft_tokens(architecture, name, workload, args, notes)
-    radix = _radix(architecture, name, args)
-    latent, index_pool = _latents(architecture, name)
-    cache = cache_type(architecture, workload.kv_dtype, name, capability, indexed=index_pool > 0)
+    _check_groups(architecture, name, rule)
+    draft_tokens = _draft_tokens(architecture, rule, workload, args, notes)
+    radix = _radix(architecture, rule, args)
+    latent, index_pool = _latents(architecture, name, rule)
+    cache = cache_type(architecture, workload.kv_dtype, rule, capability, indexed=index_pool > 0)
     choice = backends.choose(
         backends.Question(
             name=name,
+            rule=rule,
             generation=capability // 10,
             given=args["attention_backend"],
             page=args["page_size"],
@@ -137,19 +153,20 @@ def resolve(architecture: Architecture, workload: Workload, args: Mapping[str, A
             index_pool=index_pool,
             index_ratio=0 if latent else max((state.ratio for state in architecture.states if isinstance(state, Index)), default=0),
             asymmetric=_asymmetric(architecture),
-            sinks=has_sinks(architecture, name),
+            sinks=has_sinks(architecture, rule),
             speculates=draft_tokens > 0,
             paged_state=not radix or draft_tokens > 0 or args["mamba_radix_cache_strategy"].startswith("extra_buffer"),
             large=large,
         )
     )
-    strategy = _strategy(name, args, choice, radix=radix)
+    strategy = _strategy(name, rule.state, args, choice, radix=radix)
     if args["page_size"] not in (None, choice.page):
         notes.append(f"SGLang replaces page size {args['page_size']} by {choice.page} for this model and its attention backend")
     model, _ = model_format(architecture)
     overlap = not args["disable_overlap_schedule"] and strategy != "no_buffer" and workload.pipeline_parallel == 1
     return Server(
         class_name=name,
+        rule=rule,
         args=args,
         capability=capability,
         attn_tp=attn_tp,
@@ -165,24 +182,24 @@ def resolve(architecture: Architecture, workload: Workload, args: Mapping[str, A
         latent=latent,
         indexed=index_pool > 0,
         scaled=index_pool > 0 and cache.flag == FP8 and not _plain_rows(name, capability, workload.decode_context_parallel),
-        windows=_windows(architecture, name, args),
-        ratio=_ratio(architecture, name, args),
+        windows=_windows(architecture, name, rule.windows, args),
+        ratio=_ratio(architecture, rule.windows, args),
         radix=radix,
         overlap=overlap,
         strategy=strategy,
         chunk=chunk // attn_dp if chunk > 0 else chunk,
-        requests=_requests(name, args, attn_dp, draft_tokens),
+        requests=_requests(rule, args, attn_dp, draft_tokens),
         draft_tokens=draft_tokens,
-        draft_layers=_next_token_layers(architecture, name) if draft_tokens else 0,
+        draft_layers=_next_token_layers(architecture, rule) if draft_tokens else 0,
         tails=index_pool > 1 and architecture.traits.get("index_kpool_compress") is True,
         notes=(*notes, *([cache.note] if cache.note else [])),
     )
 
 
-def _check_groups(architecture: Architecture, name: str) -> None:
+def _check_groups(architecture: Architecture, name: str, rule: ClassRule) -> None:
     """Ling's model asserts that its layers come in whole groups (models/bailing_moe_linear.py, bailing_moe_v3.py)."""
     tail = architecture.traits.get("incomplete_group")
-    if tail and name in classes.GROUPED:
+    if tail and rule.whole_groups:
         raise EngineRejectsError(
             f"SGLang loads {name} in whole groups of layers, and {tail} of its {architecture.layers.count} layers are left over",
             "choose a number of layers that layer_group_size divides",
@@ -220,7 +237,7 @@ def _attention_ranks(workload: Workload, args: Mapping[str, Any]) -> tuple[int, 
     return tp // groups, groups
 
 
-def _draft_tokens(architecture: Architecture, name: str, workload: Workload, args: Mapping[str, Any], notes: list[str]) -> int:
+def _draft_tokens(architecture: Architecture, rule: ClassRule, workload: Workload, args: Mapping[str, Any], notes: list[str]) -> int:
     given, algorithm = args["speculative_num_draft_tokens"], args["speculative_algorithm"]
     if given is None and algorithm is None:
         return 0
@@ -228,33 +245,33 @@ def _draft_tokens(architecture: Architecture, name: str, workload: Workload, arg
         raise EngineRejectsError("SGLang speculates over pipeline stages on prefill servers only", "use one stage, or no speculation")
     if architecture.family.startswith("deepseek_v41"):
         raise EngineRejectsError("DeepSeek-V4.1 speculates with DSpark only", "leave speculation out")
-    if name == classes.DEEPSEEK_V4 and (given or DRAFT_TOKENS) > V4_MOST_DRAFTS:
+    if rule.compressed and (given or DRAFT_TOKENS) > V4_MOST_DRAFTS:
         raise EngineRejectsError(f"DeepSeek-V4 verifies at most {V4_MOST_DRAFTS} tokens at once, and {given} were asked for")
     notes.append("speculation with the model's own next-token layers, in one chain (EAGLE)")
     return int(given or DRAFT_TOKENS)
 
 
-def _next_token_layers(architecture: Architecture, name: str) -> int:
+def _next_token_layers(architecture: Architecture, rule: ClassRule) -> int:
     """Draft layers that SGLang prices: it reads `num_nextn_predict_layers` of the model's config and nothing else."""
-    value = architecture.traits.get("num_nextn_predict_layers", classes.NEXT_TOKEN_LAYERS.get(name))
+    value = architecture.traits.get("num_nextn_predict_layers", rule.next_token_layers)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
-def _radix(architecture: Architecture, name: str, args: Mapping[str, Any]) -> bool:
+def _radix(architecture: Architecture, rule: ClassRule, args: Mapping[str, Any]) -> bool:
     """Whether prefixes are cached: some models turn it off themselves."""
-    sala = name in ("MiniCPMForCausalLM", "MiniCPMSALAForCausalLM") and any(state.is_recurrent for state in architecture.states)
-    return not (args["disable_radix_cache"] or sala or name == "EmbeddingGemma2Model")
+    own = rule.prefixes == "never" or (rule.prefixes == "stateless" and any(state.is_recurrent for state in architecture.states))
+    return not (args["disable_radix_cache"] or own)
 
 
-def _latents(architecture: Architecture, name: str) -> tuple[bool, int]:
+def _latents(architecture: Architecture, name: str, rule: ClassRule) -> tuple[bool, int]:
     """Whether the pools hold latents, and how many tokens share one of their index keys (0: no sparse attention)."""
     kinds = {state.kind for state in architecture.states}
-    if "latent" not in kinds or name == classes.DEEPSEEK_V4:
+    if "latent" not in kinds or rule.compressed:
         return False, 0
-    if name and name not in classes.LATENT:
+    if not rule.latent:
         raise EngineRejectsError(f"SGLang has no pool of latents for {name}", "it knows latents for the classes that it lists only")
     pools = [state.pool for state in architecture.states if isinstance(state, Index)]
-    return True, max(pools, default=0) if not name or name in classes.INDEXED else 0
+    return True, max(pools, default=0) if rule.indexed else 0
 
 
 def _plain_rows(name: str, capability: int, dcp: int) -> bool:
@@ -263,9 +280,9 @@ def _plain_rows(name: str, capability: int, dcp: int) -> bool:
     return dcp > 1 or (capability // 10 >= backends.SM100 and not desk_glm)
 
 
-def _strategy(name: str, args: Mapping[str, Any], choice: backends.Choice, *, radix: bool) -> str:
+def _strategy(name: str, rule: StateRule | None, args: Mapping[str, Any], choice: backends.Choice, *, radix: bool) -> str:
     """How prefixes keep recurrent state. Raises EngineRejectsError for a strategy or a page size that the model cannot have."""
-    rule, asked = classes.RECURRENT.get(name), args["mamba_radix_cache_strategy"]
+    asked = args["mamba_radix_cache_strategy"]
     if rule is None or not radix:
         return "off"
     if asked.startswith("extra_buffer") and rule.strategy != "extra_buffer":
@@ -285,20 +302,20 @@ def _strategy(name: str, args: Mapping[str, Any], choice: backends.Choice, *, ra
     return str(found)
 
 
-def _windows(architecture: Architecture, name: str, args: Mapping[str, Any]) -> bool:
+def _windows(architecture: Architecture, name: str, pool: WindowPool | None, args: Mapping[str, Any]) -> bool:
     """Whether sliding layers have a pool of their own. Raises EngineRejectsError where SGLang insists on one and no layer slides."""
-    if name not in classes.WINDOW_POOL or args["disable_hybrid_swa_memory"]:
+    if pool is None or args["disable_hybrid_swa_memory"]:
         return False
     slides = any(state.kind in ("sliding", "chunked") or getattr(state, "window", None) for state in architecture.states)
-    sliding = slides or name in classes.ALL_IN_WINDOWS
-    if not sliding and name not in classes.WINDOWS_OPTIONAL:
+    sliding = slides or pool.every_layer
+    if not sliding and not pool.optional:
         raise EngineRejectsError(
             f"SGLang gives {name} a pool of windows, and no layer of this model slides", "set disable_hybrid_swa_memory"
         )
     return sliding
 
 
-def _ratio(architecture: Architecture, name: str, args: Mapping[str, Any]) -> float | None:
+def _ratio(architecture: Architecture, pool: WindowPool | None, args: Mapping[str, Any]) -> float | None:
     asked: float | None = args["swa_full_tokens_ratio"]
     if asked is not None:
         if not 0 < asked <= 1:
@@ -306,12 +323,12 @@ def _ratio(architecture: Architecture, name: str, args: Mapping[str, Any]) -> fl
         return asked
     if architecture.family.startswith("deepseek_v41"):
         return None
-    return classes.WINDOW_RATIOS.get(name, classes.DEFAULT_WINDOW_RATIO)
+    return (pool or WindowPool()).ratio
 
 
-def _requests(name: str, args: Mapping[str, Any], groups: int, draft_tokens: int) -> int | None:
+def _requests(rule: ClassRule, args: Mapping[str, Any], groups: int, draft_tokens: int) -> int | None:
     asked: int | None = args["max_running_requests"]
-    if asked is None and name == classes.DEEPSEEK_V4:
+    if asked is None and rule.compressed:
         asked = V4_REQUESTS
     if asked is None and draft_tokens:
         asked = SPECULATIVE_REQUESTS

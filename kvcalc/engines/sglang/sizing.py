@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from kvcalc.core.errors import EngineRejectsError
 from kvcalc.core.units import GIB
-from kvcalc.engines.sglang import classes
 from kvcalc.engines.sglang.pools import FULL, SLIDING, Pools, Row
 from kvcalc.engines.sglang.recurrent import Slots, split_memory
 
@@ -234,11 +233,11 @@ def request_cap(server: Server, window: int) -> int:
 def _window(architecture: Architecture, server: Server) -> int:
     """The window as SGLang's model class gives it, 0 without one."""
     windows = [getattr(state, "window", None) or getattr(state, "chunk", None) for state in architecture.states]
-    if server.class_name in classes.ALL_IN_WINDOWS:
+    if server.every_layer_slides:
         told = architecture.traits.get("sliding_window_size")
         windows = [told if isinstance(told, int) else 0]
     found = max((window for window in windows if window), default=0)
-    return found - 1 if found and server.class_name in classes.WINDOW_LESS_ONE else found
+    return found - 1 if found and server.rule.windows is not None and server.rule.windows.less_one else found
 
 
 def floor_page(tokens: int, page: int) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pool_engines import SGLANG, described, examples, first_line, page, worked
 
-from kvcalc.engines.sglang import classes
+from kvcalc.engines.sglang.classes import CLASSES
 
 
 @pytest.mark.parametrize(("command", "printed"), examples("sglang"))
@@ -29,6 +29,6 @@ def test_arithmetic_adds_up() -> None:
 
 def test_settings_and_classes_are_the_engines() -> None:
     assert described("sglang") == {setting.name for setting in SGLANG.settings}
-    assert f"for {len(classes.WINDOW_POOL)} classes only" in page("sglang")
+    assert f"for {sum(rule.windows is not None for rule in CLASSES.values())} classes only" in page("sglang")
     measured = (Path(__file__).parent / "measured.jsonl").read_text(encoding="utf-8")
     assert f"{measured.count('kv_memory')} of their answers" in page("sglang")

@@ -135,7 +135,7 @@ def test_other_mixers() -> None:
     heads = Full(kv_heads=8, head_dim=64)
     lfm = model(["c*2", "a"], 6, {"c": ShortConv(channels=2048, conv_kernel=3), "a": heads}, "lfm2", max_context=65_536)
     assert ASKED.plan(lfm, 8192).fixed == 3 * 4 * 2 * 2048 * 2
-    ling = model(["l*2", "a"], 6, {"l": Lightning(heads=16, head_dim=128), "a": heads}, "bailing_moe_v2_5", max_context=65_536)
+    ling = model(["l*2", "a"], 6, {"l": Lightning(heads=16, head_dim=128), "a": heads}, "bailing_hybrid", max_context=65_536)
     ling = ling.model_copy(update={"class_name": "BailingMoeV2_5ForCausalLM"})
     assert ASKED.plan(ling, 8192).fixed == 5 * 4 * 16 * 128 * 128 * 4
 
@@ -166,7 +166,7 @@ def test_state_of_n_gram_embeddings() -> None:
 
 def test_mixers_without_a_pool_are_refused() -> None:
     with pytest.raises(UnsupportedArchitectureError, match="no recurrent model of class"):
-        ASKED.plan(uniform(4, Rwkv(heads=8, head_dim=64, hidden_dim=512), family="rwkv7", max_context=8192), 4096)
+        ASKED.plan(uniform(4, Rwkv(heads=8, head_dim=64, hidden_dim=512), family="zaya", max_context=8192), 4096)
     with pytest.raises(UnsupportedArchitectureError, match="no pool for states of kind 'rwkv'"):
         ASKED.plan(uniform(4, Rwkv(heads=8, head_dim=64, hidden_dim=512), family="mamba", max_context=8192), 4096)
 

@@ -128,7 +128,7 @@ def test_four_bits_are_not_packed_in_pools_of_windows() -> None:
 def test_latents_with_windows() -> None:
     """dots3-note: latents of both kinds; the window pool has the latents' row."""
     states = {"w": Latent(latent_dim=512, rope_dim=64, window=1024), "f": Latent(latent_dim=512, rope_dim=64)}
-    dots = model(["w*3", "f"], 8, states, "dots3", class_name="Dots3NoteForCausalLM", max_context=65_536)
+    dots = model(["w*3", "f"], 8, states, "dots3_note_text", class_name="Dots3NoteForCausalLM", max_context=65_536)
     found = ASKED.plan(dots, 16_384)
     page = found.args["page_size"]
     sliding = math.floor(16_384 * 0.8) // page * page
