@@ -11,8 +11,8 @@ import pytest
 
 from kvcalc.cli.app import main
 from kvcalc.core.workload import Workload
-from kvcalc.engines.sglang import Sglang
-from kvcalc.engines.tensorrt_llm import TensorRtLlm
+from kvcalc.engines.sglang.engine import Sglang
+from kvcalc.engines.tensorrt_llm.engine import TensorRtLlm
 
 if TYPE_CHECKING:
     from kvcalc.core.architecture import Architecture

@@ -18,8 +18,7 @@ from kvcalc.core.formats import FORMATS
 from kvcalc.core.states import KINDS
 from kvcalc.core.units import GIB
 from kvcalc.core.workload import Workload
-from kvcalc.engines import ENGINES
-from kvcalc.questions.card import _SHARES
+from kvcalc.engines import ENGINES, get_engine
 from kvcalc.questions.explain import explain
 from kvcalc.questions.techniques import TECHNIQUES
 from kvcalc.sources.hf.families.listing import families_page
@@ -93,7 +92,8 @@ def test_every_schema_is_named() -> None:
 def test_what_an_engine_keeps_is_what_the_page_says() -> None:
     rows = dict(re.findall(r"^\| ([^|]+) \| [^|]+ \| ([^|]+) \|$", (DOCS / "fit.md").read_text(encoding="utf-8"), re.MULTILINE))
     said = {name.lower(): row for names, row in rows.items() for name in names.split(", ")}
-    for engine, share in _SHARES.items():
+    for engine in ENGINES:
+        share = get_engine(engine).share
         sizes = ", ".join(f"{size / GIB:g}" for size in share.overhead)
         assert said[engine] == ("none" if not any(share.overhead) else f"{sizes} GiB"), engine
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kvcalc.core.architecture import Architecture, Layout
 from kvcalc.core.states import Cross, Full, GatedDeltaNet, Index, Latent, Mamba1, Mamba2, Sliding, State
 from kvcalc.core.workload import Workload
-from kvcalc.engines.vllm import Vllm
+from kvcalc.engines.vllm.engine import Vllm
 
 if TYPE_CHECKING:
     from kvcalc.core.plan import Plan

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from kvcalc.budgets.file import MEMORY_LIMITS
 from kvcalc.budgets.verdict import Check, Remedy
 from kvcalc.core.errors import KvcalcError
-from kvcalc.questions.fit import REMEDY_FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +37,7 @@ def remedies(case: Case, plan: Plan, checks: tuple[Check, ...]) -> Iterator[Reme
     few = last_between(1, workload.sequences, int(workload.sequences * part), lambda count: _holds(case, sequences=count))
     if few is not None:
         yield Remedy({"sequences": few}, case.budget.change("sequences", few))
-    name = next((name for name in REMEDY_FORMATS if name != plan.kv_dtype and _holds(case, kv_dtype=name)), None)
+    name = next((name for name in case.engine.remedy_formats if name != plan.kv_dtype and _holds(case, kv_dtype=name)), None)
     if name is not None:
         yield Remedy({"kv_dtype": name}, case.budget.change("kv_dtype", name))
     ranks = next((ranks for ranks in _DEVICES if ranks > workload.tensor_parallel and _holds(case, tensor_parallel=ranks)), None)

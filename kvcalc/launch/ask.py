@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.errors import GatedError, HubUnavailableError, NotFoundError, UnknownModelError, UsageError
 from kvcalc.core.units import clean
+from kvcalc.engines.registry import module
 from kvcalc.hardware import parse_gpu
-from kvcalc.launch.launchers import find
-from kvcalc.launch.words import read_words
+from kvcalc.launch.given import read_words
+from kvcalc.launch.launchers import find, launchers
 from kvcalc.questions.card import on_card
 from kvcalc.questions.request import parse_request
 from kvcalc.sources import load
@@ -20,24 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcalc.core.architecture import Architecture
+    from kvcalc.engines.base.launcher import Found
     from kvcalc.engines.base.reading import Reading
-    from kvcalc.launch.launchers import Found
     from kvcalc.questions.request import Request
 
-#: Engine → the module that reads its command.
-_READERS = {
-    "vllm": "kvcalc.engines.vllm.launch",
-    "sglang": "kvcalc.engines.sglang.launch",
-    "llama.cpp": "kvcalc.engines.llamacpp.launch",
-    "ollama": "kvcalc.engines.ollama.launch",
-    "tensorrt-llm": "kvcalc.engines.tensorrt_llm.launch",
-}
-#: Engine → how the variables begin that it reads, and those among them that change no byte of the cache.
-_VARIABLES: dict[str, tuple[str, ...]] = {
-    "vllm": ("VLLM_",),
-    "sglang": ("SGLANG_", "SGL_"),
-    "tensorrt-llm": ("TRTLLM_", "TLLM_"),
-}
+#: Ends and parts of the names of variables that change no byte of the cache, whatever the engine.
 _IDLE_VARIABLES = ("_API_KEY", "_HOST_IP", "_PORT", "_CACHE_ROOT", "_CONFIG_ROOT", "_USAGE_STATS", "_USE_MODELSCOPE", "_TARGET_DEVICE")
 _IDLE_WORDS = ("LOG", "TRACE", "USAGE", "MEDIA", "HTTP", "DO_NOT_TRACK", "ASSETS", "TIMEOUT")
 _MOST_NAMED = 5
@@ -81,14 +68,17 @@ class Launch:
 def read_command(given: Sequence[str], folder: Path | None = None) -> Reading:
     """What a launch command says, as words or as one text; files that it names are looked for in `folder`. Raises UsageError."""
     found = find(read_words(given))._replace(folder=folder)
-    reading: Reading = import_module(_READERS[found.engine]).read(found)
+    reader = module(found.engine, "launch")
+    if reader is None:
+        raise UsageError(f"kvcalc does not read the flags of {found.engine}", "ask kvcalc fit or estimate, with -e and -E")
+    reading: Reading = reader.read(found)
     reading.warnings.extend(_unread(found))
     return reading
 
 
 def _unread(found: Found) -> list[str]:
     """A warning that names the engine's own variables, which kvcalc does not read."""
-    prefixes = _VARIABLES.get(found.engine, ())
+    prefixes = launchers()[found.engine].variables
     names = [name for name in found.environment if name.startswith(prefixes) and prefixes and not _is_idle(name)]
     if not names:
         return []
@@ -114,7 +104,7 @@ def launch(reading: Reading, told: Told) -> Launch:
     architecture = _load(model, told)
     notes = [reading.sentence(), *reading.notes]
     gpu, replicas = _cards(told.gpu, reading)
-    if gpu is not None and ":" in gpu and reading.settings.get("split_mode") == "tensor":
+    if gpu is not None and ":" in gpu and reading.splits_tensors:
         keys.setdefault("tensor_parallel", parse_gpu(gpu)[1])
     request = parse_request(
         {**keys, "model": _retyped(architecture, model, reading), "engine": reading.engine, "engine_args": reading.settings, "gpu": gpu}

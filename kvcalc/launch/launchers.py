@@ -1,77 +1,58 @@
 """Which engine a command starts, and which of its words are that engine's own.
 
-    vllm serve · python -m vllm.entrypoints.openai.api_server · docker run … vllm/vllm-openai:TAG
-    sglang serve · python -m sglang.launch_server · … lmsysorg/sglang:TAG python3 -m sglang.launch_server
-    llama-server · llama-cli · … ghcr.io/ggml-org/llama.cpp:server
-    trtllm-serve · ollama serve · ollama run MODEL
+    PROGRAM flags · python -m MODULE flags · docker run … IMAGE:TAG flags · IMAGE:TAG PROGRAM flags
 
-What stands before it (sudo, nohup, an interpreter, a container's options) is passed over, but for `NAME=value` and `-e NAME=value`.
+Each engine names its programs, modules and images in its folder's launcher.py. What stands before it (sudo, nohup, an interpreter, a container's options) is passed over, but for `NAME=value` and `-e NAME=value`.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING
 
 from kvcalc.core.errors import UsageError
+from kvcalc.engines.base.launcher import Found
+from kvcalc.engines.registry import module, names
 from kvcalc.launch.words import bounded, split, until_end
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
-KNOWN = (
-    "vllm serve, python -m vllm.entrypoints.openai.api_server, sglang serve, python -m sglang.launch_server, llama-server, "
-    "llama-cli, trtllm-serve, ollama serve, ollama run, and the container images of these"
-)
+    from kvcalc.engines.base.launcher import Launcher
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,100})=(.*)", re.ASCII | re.DOTALL)
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
 
 
-class Found(NamedTuple):
-    """An engine's launcher, the words behind it, and the variables before it.
-
-    program   what of the engine is started, where that matters: "server", "cli", "serve", "run"
-    folder    where the files lie that the words name; None = the working folder
-    """
-
-    engine: str
-    program: str
-    words: list[str]
-    environment: dict[str, str]
-    folder: Path | None = None
+@cache
+def launchers() -> Mapping[str, Launcher]:
+    """Every engine that can be started by a command → what starts it."""
+    found: dict[str, Launcher] = {}
+    for name in names():
+        own = module(name, "launcher")
+        if own is not None:
+            found[name] = own.LAUNCHER
+    return found
 
 
-#: Program, or program and its first word → engine and program.
-_PROGRAMS: dict[tuple[str, ...], tuple[str, str]] = {
-    ("vllm", "serve"): ("vllm", "serve"),
-    ("vllm.entrypoints.openai.api_server",): ("vllm", "api_server"),
-    ("vllm.entrypoints.api_server",): ("vllm", "api_server"),
-    ("sglang", "serve"): ("sglang", "serve"),
-    ("sglang.launch_server",): ("sglang", "launch_server"),
-    ("llama-server",): ("llama.cpp", "server"),
-    ("llama-cli",): ("llama.cpp", "cli"),
-    ("trtllm-serve",): ("tensorrt-llm", "serve"),
-    ("ollama", "serve"): ("ollama", "serve"),
-    ("ollama", "run"): ("ollama", "run"),
-}
-#: Part of an image's name, before its tag → engine; the tag may say which program.
-_IMAGES: dict[str, tuple[str, str]] = {
-    "vllm-openai": ("vllm", "api_server"),
-    "lmsysorg/sglang": ("sglang", "launch_server"),
-    "ggml-org/llama.cpp": ("llama.cpp", "server"),
-    "ggerganov/llama.cpp": ("llama.cpp", "server"),
-    "ollama/ollama": ("ollama", "serve"),
-}
+@cache
+def _programs() -> Mapping[tuple[str, ...], tuple[str, str]]:
+    """Program, or program and its first word → engine, and what of it starts."""
+    return {words: (name, program) for name, launcher in launchers().items() for words, program in launcher.programs.items()}
+
+
+def known() -> str:
+    """The commands that kvcalc reads, for people."""
+    return ", ".join(command for launcher in launchers().values() for command in launcher.commands) + ", and the container images of these"
 
 
 def find(words: Sequence[str]) -> Found:
     """The launcher among the words. Raises UsageError where there is none that kvcalc knows."""
     found = _in_a_shell(words) or _found(words) or _in_a_word(words)
     if found is None:
-        raise UsageError(f"no engine's launcher is among the {len(words):,} words of the command", f"kvcalc reads {KNOWN}")
+        raise UsageError(f"no engine's launcher is among the {len(words):,} words of the command", f"kvcalc reads {known()}")
     return found
 
 
@@ -83,7 +64,7 @@ def _found(words: Sequence[str]) -> Found | None:
     start = image + 1 if contained and image is not None else 0
     for index in range(start, len(words)):
         for length in (2, 1):
-            program = _PROGRAMS.get(tuple(_base(word) for word in words[index : index + length]))
+            program = _programs().get(tuple(_base(word) for word in words[index : index + length]))
             if program is not None:
                 return Found(*program, until_end(words[index + length :]), _environment(words[:index]))
     if image is None:
@@ -101,7 +82,7 @@ def _in_a_shell(words: Sequence[str]) -> Found | None:
 
 
 def _in_a_word(words: Sequence[str]) -> Found | None:
-    """A launcher in a word that holds a whole command: `ssh host "vllm serve …"`."""
+    """A launcher in a word that holds a whole command, as behind `ssh host`."""
     places = (index for index, word in enumerate(words) if len(words) > 1 and len(word.split(None, 2)) > 1)
     return next((found for place in places if (found := _inside(words, place)) is not None), None)
 
@@ -115,18 +96,21 @@ def _inside(words: Sequence[str], place: int) -> Found | None:
 
 
 def _base(word: str) -> str:
-    """A program without its folder: `/opt/venv/bin/vllm` is `vllm`."""
+    """A program without its folder: `/opt/venv/bin/serve` is `serve`."""
     return word.rpartition("/")[2].removesuffix(".exe")
 
 
 def _image(word: str) -> tuple[str, str] | None:
-    """The engine of a container image; for llama.cpp's the tag says which program it starts."""
+    """The engine of a container image and what it starts, which its tag may say."""
     if len(word) > 300 or word.startswith("-") or "=" in word:
         return None
     bare = word.partition("@")[0]
     name, _, tag = bare.rpartition(":") if ":" in bare.rpartition("/")[2] else (bare, "", "")
-    found = next((program for part, program in _IMAGES.items() if name == part or name.endswith(f"/{part}")), None)
-    return ("llama.cpp", "cli") if found and found[0] == "llama.cpp" and tag.startswith("light") else found
+    for engine, launcher in launchers().items():
+        for part, program in launcher.images.items():
+            if name == part or name.endswith(f"/{part}"):
+                return engine, next((other for beginning, other in launcher.tags.items() if tag.startswith(beginning)), program)
+    return None
 
 
 def _environment(words: Sequence[str]) -> dict[str, str]:

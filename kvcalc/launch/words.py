@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kvcalc.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 #: No launch command comes near any of these.
 LONGEST_TEXT = 256 * 1024
@@ -72,19 +72,3 @@ def until_end(words: Iterable[str]) -> list[str]:
         if word.endswith(";"):
             break
     return found
-
-
-def _of_text(text: str) -> list[str]:
-    from kvcalc.launch.manifest import is_manifest, words_of
-
-    if len(text) <= LONGEST_TEXT and is_manifest(text):
-        return words_of(text)
-    return bounded(split(text))
-
-
-def read_words(given: Sequence[str]) -> list[str]:
-    """Words as they are, or one text that holds a whole command. Raises UsageError where there are none."""
-    words = _of_text(given[0]) if len(given) == 1 and re.search(r"\s|^[\[{]", given[0]) else bounded(given)
-    if not words:
-        raise UsageError("the launch command is empty", "write it behind the options of kvcalc: kvcalc launch vllm serve org/name")
-    return words

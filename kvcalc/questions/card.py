@@ -1,11 +1,10 @@
 """From a card to bytes for the cache, figure by figure, each marked exact, given or estimated.
 
-    vLLM               memory x gpu_memory_utilization (0.92, of the TOTAL)        - weights - overhead
-    SGLang             memory x mem_fraction_static (by card, of what is FREE)     - weights - overhead
-    TensorRT-LLM       (memory - weights - overhead) x 0.9, of what is free AFTER the weights
-    llama.cpp, Ollama, transformers, ideal        memory - weights - overhead
+    a share of the whole card       memory x share - weights - overhead
+    a share of what is left         (memory - weights - overhead) x share
+    no share                        memory - weights - overhead
 
-What an engine keeps for activations, graphs and buffers is found by running it, not by arithmetic: the overhead is an estimate with
+Which of these an engine does, and its overhead, stands in its folder's memory.py. What an engine keeps for activations, graphs and buffers is found by running it, not by arithmetic: the overhead is an estimate with
 a low, a likely and a high figure, and so is the result. `--overhead`, `--weights` and `--kv-memory` replace estimates by facts.
 """
 
@@ -17,7 +16,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.errors import EngineRejectsError, UsageError
-from kvcalc.core.units import GIB, MIB, clean
+from kvcalc.core.units import clean
 from kvcalc.core.weights import WEIGHT_FORMATS, weight_format
 from kvcalc.engines import get_engine
 from kvcalc.hardware import Gpu, get_gpu
@@ -27,63 +26,13 @@ if TYPE_CHECKING:
 
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.workload import Workload
+    from kvcalc.engines.base.memory import Share
     from kvcalc.questions.request import Request
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What an engine leaves for weights and cache.
-
-    setting     the engine's own setting for it; "" = it has none
-    default     its default; None = by card (SGLang)
-    overhead    bytes a device for activations, graphs, buffers and the context of the driver: low, likely, high
-    vendors     whose cards it runs on, as far as kvcalc's figures hold there
-    free        the fraction is of what is free after weights and overhead, not of the whole card
-    """
-
-    setting: str
-    default: Fraction | None
-    overhead: tuple[int, int, int]
-    source: str
-    vendors: tuple[str, ...]
-    free: bool = False
 
 
 _MEMORY_KNOWN = {
     "reported": "exact: the total that the driver reports",
     "nominal": "estimated: the capacity as sold, of which the driver keeps a part",
-}
-_DESKTOP = ("nvidia", "amd", "intel", "apple")
-_GGML_OVERHEAD = "llama.cpp compute buffers and its 1,024 MiB margin"
-
-
-_SHARES: dict[str, Share] = {
-    "vllm": Share(
-        "gpu_memory_utilization",
-        Fraction(92, 100),
-        (GIB, 5 * GIB // 2, 6 * GIB),
-        "vLLM 0.33 worker/utils.py; overhead as start-up logs report it",
-        ("nvidia", "amd"),
-    ),
-    "sglang": Share(
-        "mem_fraction_static",
-        None,
-        (GIB // 4, GIB // 2, 2 * GIB),
-        "SGLang 0.5.23 memory_hook.py; activations lie in the part that is left free",
-        ("nvidia", "amd"),
-    ),
-    "tensorrt-llm": Share(
-        "free_gpu_memory_fraction",
-        Fraction(9, 10),
-        (GIB, 3 * GIB, 8 * GIB),
-        "TensorRT-LLM llm_args.py; overhead measured by its dry run",
-        ("nvidia",),
-        free=True,
-    ),
-    "llama.cpp": Share("", Fraction(1), (GIB // 2, 3 * GIB // 2, 3 * GIB), _GGML_OVERHEAD, _DESKTOP),
-    "ollama": Share("", Fraction(1), (GIB // 2, 3 * GIB // 2, 3 * GIB), _GGML_OVERHEAD, _DESKTOP),
-    "transformers": Share("", Fraction(1), (GIB // 2, GIB, 4 * GIB), "driver context and the activations of one step", _DESKTOP),
-    "ideal": Share("", Fraction(1), (0, 0, 0), "no engine, no overhead", (*_DESKTOP, "google", "aws")),
 }
 
 
@@ -127,7 +76,7 @@ def on_card(workload: Workload, shares: Mapping[str, Any]) -> bool:
 
 def share_of(engine: str, gpu: Gpu) -> Share:
     """What the engine leaves on that card. Raises UsageError for an unknown engine, EngineRejectsError for a card that it does not run on."""
-    share = _SHARES[get_engine(engine).name]
+    share = get_engine(engine).share
     if gpu.vendor not in ("any", *share.vendors):
         raise EngineRejectsError(f"{engine} does not run on {gpu.name}", "vendors: " + ", ".join(share.vendors))
     return share
@@ -162,13 +111,7 @@ def memory_budget(
     fraction = _utilization(share, request, gpu, utilization, sure)
     held = weights_per_device(architecture, workload, weights, measured, weight_dtype, sure)
     low, likely, high = share.overhead if overhead is None else (overhead, overhead, overhead)
-    sure["overhead"] = (
-        f"estimated: {share.source}"
-        if overhead is None and request.engine != "ideal"
-        else "given"
-        if overhead is not None
-        else "exact: none"
-    )
+    sure["overhead"] = "given" if overhead is not None else "exact: none" if share.is_nothing else f"estimated: {share.source}"
 
     def left(spent: int) -> int:
         room = (total - held - spent) * fraction if share.free else math.ceil(total * fraction) - held - spent
@@ -182,7 +125,7 @@ def utilization_for(engine: str, memory: MemoryBudget, needed: int) -> tuple[str
 
     None where the engine has no such setting, or where not even the whole device is enough.
     """
-    share = _SHARES[engine]
+    share = get_engine(engine).share
     room = memory.memory - memory.weights - memory.overhead
     if not share.setting or needed > room or not memory.memory:
         return None
@@ -196,7 +139,7 @@ def idle_share(request: Request, said: Iterable[str], *, fits: bool) -> tuple[st
     said    notes of the engine, which may speak of it already
     fits    something is fitted into a memory; else an estimate is asked for
     """
-    share, given = _SHARES[request.engine], request.workload.kv_memory is not None
+    share, given = get_engine(request.engine).share, request.workload.kv_memory is not None
     idle = not fits or (given and not share.free)
     if not idle or not _sets(request, share.setting) or any(share.setting in note for note in said):
         return ()
@@ -218,38 +161,16 @@ def _utilization(share: Share, request: Request, gpu: Gpu, given: float | None, 
             raise UsageError(f"utilization {given:g} is not a fraction of the memory", "write it like 0.9")
         sure["utilization"] = "given"
         return Fraction(str(given))
-    if share.default is not None:
+    if share.how:
+        sure["utilization"] = f"estimated: {share.how}"
+    else:
         sure["utilization"] = "exact: the engine's default" if share.setting else "exact: the engine takes what is left"
-        return share.default
-    sure["utilization"] = "estimated: SGLang's default for this card, from its own formula"
-    return sglang_fraction(gpu.memory, request.workload)
-
-
-def sglang_fraction(memory: int, workload: Workload) -> Fraction:
-    """SGLang's `mem_fraction_static` for a card, three decimals (memory_hook.py): room for chunks, graphs and ranks is left out."""
-    gib = memory / GIB
-    chunk, batch = next(
-        (chunk, batch)
-        for limit, chunk, batch in (
-            (20, 2048, 8),
-            (35, 4096, 48),
-            (60, 4096, 32),
-            (90, 8192, 256),
-            (160, 8192, 256),
-            (math.inf, 16384, 512),
-        )
-        if gib < limit
-    )
-    reserved = 512 + Fraction(3, 2) * max(chunk, 2048) + Fraction(workload.devices * 1024, 8) + 2 * batch
-    if gib > 60:
-        reserved = max(reserved, Fraction(10 * 1024))
-    card = Fraction(memory, MIB)
-    return Fraction(round((card - reserved) / card * 1000), 1000)
+    return share.fraction(gpu.memory, request.workload)
 
 
 def without_share(request: Request) -> Request:
     """The same question to an engine that takes all of the memory it is given: what `memory_budget` leaves is its share already."""
-    share = _SHARES[request.engine]
+    share = get_engine(request.engine).share
     if not share.free:
         return request
     args = {**request.workload.engine_args, share.setting: 1.0}

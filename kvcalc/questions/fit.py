@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from kvcalc.engines.base.engine import Engine, Fitting
     from kvcalc.questions.request import Request
 
-#: Formats that a remedy tries, the nearest to the full width first; engines refuse those that they do not have.
-REMEDY_FORMATS = ("fp8", "q8_0", "int8", "q5_1", "q4_0", "nvfp4", "int4", "turboquant_k8v4", "int4_per_token_head")
 #: How far a remedy doubles the tensor parallel size.
 _MOST_RANKS = 64
 
@@ -146,7 +144,7 @@ def remedies(
     fewer = last_that(lambda n: fitting.admits(context, n), sequences)
     if fewer is not None and fewer < sequences:
         yield Remedy("sequences", fewer, f"{fewer:,} sequence{'s' if fewer > 1 else ''} instead of {sequences:,}")
-    for name in REMEDY_FORMATS:
+    for name in engine.remedy_formats:
         if _admitted(engine, architecture, replace(workload, kv_dtype=name), memory, context):
             yield Remedy("kv_dtype", name, f"a cache of {name}")
             break

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.errors import KvcalcError, UsageError
-from kvcalc.engines import BY_LAYERS, get_engine
+from kvcalc.engines import get_engine
 from kvcalc.engines.base.search import largest_context, most_sequences
 from kvcalc.hardware import gpus
 from kvcalc.questions.card import MemoryBudget, memory_budget, on_card, utilization_for, without_share
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 #: Numbers of devices that are tried; engines and heads refuse those that do not divide.
 SIZES = (1, 2, 4, 8, 16, 32)
-#: Narrower weights that a remedy tries, the nearest to the full width first: as GPU engines read them, and as GGUF files have them.
-REMEDY_WEIGHTS, REMEDY_QUANTS = ("fp8", "int4"), ("q8_0", "q4_k_m")
 #: Config fields that say that only some of the weights are read in a step.
 _EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 
@@ -134,11 +132,11 @@ def _with_cards(
     if share is not None:
         yield Remedy("utilization", str(float(share[1])), f"{share[0]} {float(share[1]):g} instead of {float(memory.utilization):g}")
     if enough is not None and enough > devices:
-        setting = "pipeline_parallel" if request.engine in BY_LAYERS else "tensor_parallel"
+        setting = "pipeline_parallel" if get_engine(request.engine).by_layers else "tensor_parallel"
         yield Remedy(setting, enough, f"{enough} devices instead of {devices}")
     if shares.get("weights") is not None or architecture.parameters is None:
         return
-    for name in REMEDY_QUANTS if request.engine in BY_LAYERS else REMEDY_WEIGHTS:
+    for name in get_engine(request.engine).remedy_weights:
         narrower = {**shares, "weight_dtype": name, "measured": None}
         weights = memory_budget(architecture, request, **narrower).weights
         if weights < memory.weights and _holds(architecture, request, narrower):
@@ -194,7 +192,7 @@ def smallest(architecture: Architecture, request: Request, shares: Mapping[str, 
 
 def over(request: Request, devices: int) -> Request:
     """The request over that many devices: by layers or by heads, whichever is the engine's own way."""
-    by_layers = request.engine in BY_LAYERS
+    by_layers = get_engine(request.engine).by_layers
     workload = replace(request.workload, tensor_parallel=1 if by_layers else devices, pipeline_parallel=devices if by_layers else 1)
     return replace(request, workload=workload)
 

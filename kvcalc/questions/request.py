@@ -1,4 +1,4 @@
-"""A question as users, scripts and CI write it: the names of `kvcalc batch` (CONTRACT, section 5), read strictly.
+"""A question as users, scripts and CI write it: the names of `kvcalc batch` and of the Python interface, read strictly.
 
 parse_request({"model": "llama-2-7b", "context": "128k", "engine": "vllm"}) → Request(model, engine, workload)
 """
@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 from kvcalc.core.errors import UsageError, nearest
 from kvcalc.core.units import checked_int, clean, parse_bytes, parse_tokens
 from kvcalc.core.workload import Workload
+from kvcalc.engines import canonical, get_engine, is_engine
 
 #: The keys of a request line, and the only ones.
 KEYS = (
@@ -84,7 +85,7 @@ def parse_request(given: Mapping[str, Any]) -> Request:
         if not isinstance(args, Mapping):
             raise UsageError("request: 'engine_args' is not a mapping", "write it like {block_size: 32}")
         values["engine_args"] = args
-    engine = "ideal" if given.get("engine") is None else _text(given["engine"], "engine")
+    engine = "ideal" if given.get("engine") is None else _engine(_text(given["engine"], "engine"))
     if given.get("gpu") is not None:
         values |= cards(_text(given["gpu"], "gpu"), engine, values.get("tensor_parallel"), values.get("pipeline_parallel", 1))
     return Request(model, engine, Workload(**values))
@@ -95,13 +96,12 @@ def cards(gpu: str, engine: str, tensor: int | None, pipeline: int) -> dict[str,
 
     Raises UsageError for an accelerator that does not exist, and for a count that is not tensor x pipeline parallel ranks.
     """
-    from kvcalc.engines import BY_LAYERS
     from kvcalc.hardware import parse_gpu
 
     card, count = parse_gpu(gpu)
     if ":" not in gpu:
         return {"gpu": card.id}
-    if tensor is None and pipeline == 1 and engine in BY_LAYERS:
+    if tensor is None and pipeline == 1 and get_engine(engine).by_layers:
         tensor, pipeline = 1, count
     ranks = tensor or count // pipeline
     if ranks * pipeline != count:
@@ -116,6 +116,11 @@ def _is_model(model: object) -> bool:
     from kvcalc.core.architecture import Architecture
 
     return isinstance(model, Architecture)
+
+
+def _engine(name: str) -> str:
+    """The engine's own name; what is none stays as it was written, and is an error once the model is read."""
+    return canonical(name) if is_engine(name) else name
 
 
 def _text(value: object, what: str) -> str:

@@ -15,13 +15,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from kvcalc.core.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_OVER_BUDGET, KvcalcError, UsageError
 from kvcalc.engines import get_engine
 from kvcalc.engines.base.logs import Recogniser, Row
-from kvcalc.engines.llamacpp.startlog import LlamaCppLog, OllamaLog
-from kvcalc.engines.sglang.startlog import SglangLog
-from kvcalc.engines.tensorrt_llm.startlog import TensorRtLlmLog
-from kvcalc.engines.vllm.startlog import VllmLog
+from kvcalc.engines.registry import module, names
 from kvcalc.questions.estimate import model_dict
 from kvcalc.reconcile.lines import log_lines
-from kvcalc.reconcile.trouble import MARKS, Complaints, Trouble
+from kvcalc.reconcile.trouble import Trouble, trouble_of
 from kvcalc.sources import load
 
 if TYPE_CHECKING:
@@ -29,12 +26,15 @@ if TYPE_CHECKING:
 
     from kvcalc.core.architecture import Architecture
 
-#: Recognisers in the order in which they are preferred; Ollama before the llama.cpp that it runs.
-RECOGNISERS: tuple[type[Recogniser], ...] = (VllmLog, SglangLog, TensorRtLlmLog, OllamaLog, LlamaCppLog)
 
-_NOTHING = (
-    "no memory figure of a known engine was found: give the log from the engine's start on (vLLM, SGLang, TensorRT-LLM, Ollama, llama.cpp)"
-)
+def recognisers() -> list[Recogniser]:
+    """One of each engine that has one, in the order in which they are preferred."""
+    found: list[Recogniser] = []
+    for name in names():
+        own = module(name, "startlog")
+        if own is not None:
+            found.append(own.RECOGNISER())
+    return sorted(found, key=lambda recogniser: -recogniser.preference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +78,20 @@ def reconcile(stream: BinaryIO, log: str, model: str | None = None, *, given: Ma
 
     given    settings that the log does not say, or says wrong: those of a Workload, and the engine's own by their names
     """
-    recognisers = [kind() for kind in RECOGNISERS]
-    marks = list(dict.fromkeys([*MARKS, *(mark for kind in RECOGNISERS for mark in kind.marks)]))
-    complaints = Complaints()
+    readers = recognisers()
+    marks = list(dict.fromkeys(mark for reader in readers for mark in reader.marks))
     for number, line in log_lines(stream, marks):
-        complaints.feed(line, number)
-        for recogniser in recognisers:
+        for reader in readers:
+            reader.hear(line, number)
             with suppress(ValueError):  # a damaged number: the line says nothing
-                recogniser.feed(line, number)
-    found = next((recogniser for recogniser in recognisers if recogniser.recognised), None)
+                reader.feed(line, number)
+    found = next((reader for reader in readers if reader.recognised), None)
     if found is None:
-        found = next((recogniser for recogniser in recognisers if recogniser.engine == complaints.engine), None)
+        found = next((reader for reader in readers if reader.complains), None)
     if found is None:
-        return Reconciliation(log, None, "", None, {}, (), (_NOTHING,))
+        known = ", ".join(get_engine(reader.engine).title or reader.engine for reader in readers)
+        said = f"no memory figure of a known engine was found: give the log from the engine's start on ({known})"
+        return Reconciliation(log, None, "", None, {}, (), (said,))
     architecture, note = _model(found, model)
     told = found.give(given or {})
     rows = tuple(found.rows(architecture)) if found.recognised else ()
@@ -106,7 +107,7 @@ def reconcile(stream: BinaryIO, log: str, model: str | None = None, *, given: Ma
         dict(found.seen.settings),
         rows,
         tuple(notes),
-        complaints.answer(found, architecture),
+        trouble_of(found, architecture),
     )
 
 
@@ -127,4 +128,4 @@ def _model(found: Recogniser, model: str | None) -> tuple[Architecture, str]:
     raise UsageError("the log does not name a model that the catalogue has", hint)
 
 
-__all__ = ["RECOGNISERS", "KvcalcError", "Reconciliation", "Row", "reconcile"]
+__all__ = ["KvcalcError", "Reconciliation", "Row", "recognisers", "reconcile"]

@@ -19,7 +19,7 @@ from kvcalc.core.errors import UnsupportedArchitectureError, UsageError
 from kvcalc.core.units import clean, parse_tokens
 from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
-from kvcalc.engines.transformers import tensors_by_layer
+from kvcalc.engines.transformers.engine import tensors_by_layer
 from kvcalc.engines.transformers.stores import Plain
 from kvcalc.questions.estimate import engine_dict, model_dict, workload_dict
 from kvcalc.sources import catalogue, load

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcalc.core.errors import EXIT_OK, EXIT_OVER_BUDGET
-from kvcalc.engines.base.server_flags import SERVER_FLAGS
+from kvcalc.engines.vllm.settings import SERVER_FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ def test_what_would_fit_can_be_put_into_the_command(ask: Callable[..., Answer], 
         if flag in words:
             place = words.index(flag)
             del words[place : place + 2]
-        own = flag in SERVER_FLAGS["vllm"].values()
+        own = flag in SERVER_FLAGS.values()
         told = [flag, value] if not own else []
         kept = sequences if flag != "--sequences" else []
         changed = ask(*asked, *kept, *told, "--", *words, *([flag, value] if own else []))

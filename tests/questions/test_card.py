@@ -12,8 +12,9 @@ import pytest
 from kvcalc.core.errors import EngineRejectsError, UsageError
 from kvcalc.core.units import GIB
 from kvcalc.core.workload import Workload
+from kvcalc.engines.sglang.memory import static_fraction
 from kvcalc.hardware import get_gpu, gpus
-from kvcalc.questions.card import MemoryBudget, memory_budget, sglang_fraction, without_share
+from kvcalc.questions.card import MemoryBudget, memory_budget, without_share
 from kvcalc.questions.estimate import estimate
 from kvcalc.questions.fit import Budget, fit
 from kvcalc.questions.fit_card import rank, rank_document, size
@@ -51,7 +52,7 @@ def test_tensorrt_llm_takes_a_share_of_what_is_free() -> None:
 def test_sglang_leaves_room_by_card() -> None:
     memory = get_gpu("h100-80gb").memory
     reserved = 512 + 8192 * 3 // 2 + 1024 // 8 + 2 * 256  # MiB; more than the 10 GiB that it keeps at least
-    assert sglang_fraction(memory, Workload()) == Fraction(round((1 - Fraction(reserved * 1024**2, memory)) * 1000), 1000)
+    assert static_fraction(memory, Workload()) == Fraction(round((1 - Fraction(reserved * 1024**2, memory)) * 1000), 1000)
 
 
 def test_weights_divide_and_formats_are_known() -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvcalc.engines.base.flags import Syntax
-    from kvcalc.launch.launchers import Found
+    from kvcalc.engines.base.launcher import Found
 
 #: Words that YAML 1.1, which the engines read, takes for truth values.
 _TRUE, _FALSE = ("yes", "on", "true"), ("no", "off", "false")

@@ -1,6 +1,16 @@
 """What an engine is: a policy that turns an architecture and a workload into a plan.
 
-A new engine is one file with one class: its settings, `plan()`, and where it has a notion of its own capacity, `capacity()`.
+A new engine is one folder with one class: its name, version, settings and `plan()` are enough. Everything else has a default here:
+
+    capacity(), fitting()      what the engine makes of a memory                      default: the plan, asked again and again
+    by_layers                  a model is split over devices by its layers            default: by its heads
+    share                      of a card (memory.py, SHARE)                           default: what is left beside the weights
+    server_flags               how a remedy is said on the engine's command line      default: not at all
+    remedy_formats             formats that a remedy tries                            default: the common ones
+    remedy_weights             narrower weights that a remedy tries                   default: fp8, int4
+    rules                      plain sentences with which `explain ENGINE` opens      default: none
+
+A launch command and a start-up log are read by modules beside the class: launcher.py, launch.py, startlog.py.
 """
 
 from __future__ import annotations
@@ -20,6 +30,10 @@ if TYPE_CHECKING:
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.plan import Capacity, Plan
     from kvcalc.core.workload import Workload
+    from kvcalc.engines.base.memory import Share
+
+#: Formats that a remedy tries where the engine names none of its own.
+REMEDY_FORMATS = ("fp8", "q8_0", "int8", "q5_1", "q4_0", "nvfp4", "int4", "turboquant_k8v4", "int4_per_token_head")
 
 _TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
@@ -120,8 +134,32 @@ class Engine(ABC):
 
     name: ClassVar[str]
     version: ClassVar[str]
+    #: As it writes itself, in sentences; empty = as `name`.
+    title: ClassVar[str] = ""
+    #: Further names that people type, of an engine from another package; kvcalc's own stand in the registry.
+    aliases: ClassVar[tuple[str, ...]] = ()
     #: Every setting that changes a byte; any other name is an error.
     settings: ClassVar[tuple[Setting, ...]] = ()
+    #: Several devices divide the model's layers, unless told otherwise; else its heads.
+    by_layers: ClassVar[bool] = False
+    #: A setting of kvcalc → the flag of the engine's server, where its values are kvcalc's too: `context` → `--max-model-len`.
+    server_flags: ClassVar[Mapping[str, str]] = {}
+    #: Formats that a remedy tries, the nearest to the full width first; what the engine refuses is passed over.
+    remedy_formats: ClassVar[tuple[str, ...]] = REMEDY_FORMATS
+    #: Narrower weights that a remedy tries, the nearest to the full width first.
+    remedy_weights: ClassVar[tuple[str, ...]] = ("fp8", "int4")
+    #: What a reader of `explain ENGINE` has to know first: one plain sentence a rule.
+    rules: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def share(self) -> Share:
+        """What the engine leaves of a card: `SHARE` of its folder's memory.py, else that of an engine that does not say."""
+        from kvcalc.engines.base.memory import UNKNOWN
+        from kvcalc.engines.registry import beside
+
+        own = beside(type(self).__module__.removesuffix(".engine"), "memory")
+        share: Share = UNKNOWN if own is None else own.SHARE
+        return share
 
     def read_args(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """All settings in force, defaults included; `-` and `_` are the same. Raises UsageError for an unknown name."""

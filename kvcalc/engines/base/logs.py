@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kvcalc.core.architecture import Architecture
+    from kvcalc.engines.base.trouble import Longer, Refusal, Truncation
 
 _UNITS = {"GiB": GIB, "MiB": MIB, "GB": GIB, "MB": MIB, "KiB": 1024, "B": 1}
 #: Where no suspect closes a row.
@@ -213,9 +214,11 @@ def explained(rows: Sequence[Row], tiers: Sequence[Suspects], again: Callable[[d
 
 
 class Recogniser(ABC):
-    """Reads the lines of one engine."""
+    """Reads the lines of one engine. An engine has one in its folder's startlog.py, as `RECOGNISER`."""
 
     engine: ClassVar[str]
+    #: Of several recognisers that find figures in one log, the one with the largest preference speaks for it.
+    preference: ClassVar[int] = 0
     #: The engine whose settings the lines hold, where that is another.
     planner: ClassVar[str] = ""
     #: Words of which one stands in every line of interest, for a fast first look.
@@ -228,10 +231,26 @@ class Recogniser(ABC):
     def feed(self, line: str, number: int) -> None:
         """Take what the line holds, if it is one of this engine's."""
 
+    def hear(self, line: str, number: int) -> None:  # noqa: B027  most engines complain of nothing that kvcalc can mend
+        """Take what the line complains of, if it is one of this engine's complaints; none by default."""
+
     @property
     def recognised(self) -> bool:
         """A memory figure of this engine was found."""
         return bool(self.seen.figures)
+
+    @property
+    def complains(self) -> bool:
+        """The log complains as this engine does, whether or not it has a figure."""
+        return False
+
+    def complaint(self) -> Refusal | Truncation | None:
+        """The gravest thing that the log complains of and does not mend later; complete once `rows` has run."""
+        return None
+
+    def longer(self, architecture: Architecture, context: int) -> Longer | None:  # noqa: ARG002  for recognisers that find truncated prompts
+        """The server of the log with a longer context; None where that is not known. Raises what planning raises."""
+        return None
 
     def give(self, settings: Mapping[str, Any]) -> list[str]:
         """Take settings that the user knows better than the log; what to tell the reader. Raises UsageError for one that means nothing."""

@@ -46,6 +46,7 @@ class Reading:
     options        a key of a request → the command's own option for it
     implied        settings that the program has by itself, not by a flag
     words          a key of a remedy of `fit` → how the command says it, `{}` for the value; key and value together come first
+    splits_tensors all cards of the command share every layer, though the engine by itself gives each layers of its own
     slots          parts that the command's own word for the context counts together
     """
 
@@ -64,6 +65,7 @@ class Reading:
     options: dict[str, str] = field(default_factory=dict)
     implied: set[str] = field(default_factory=set)
     words: Mapping[str, str] = field(default_factory=dict)
+    splits_tensors: bool = False
     slots: int = 1
 
     def remedy(self, setting: str, value: int | str) -> str | None:

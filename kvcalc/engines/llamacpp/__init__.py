@@ -6,9 +6,3 @@ A cache row is a whole layer's K or V of one token, in blocks of 32 elements whe
 fp32 whatever the cache's types. Gemma-3-27B at 32,768 cells, 4 split slots, f16: 10 full layers x 4 x 8,192 cells x 8,192 B
 and 52 window layers x 4 x pad256(1,024 + 512) cells x 8,192 B = 5,301,600,256 B.
 """
-
-from __future__ import annotations
-
-from kvcalc.engines.llamacpp.engine import LlamaCpp, LlamaCppFitting
-
-__all__ = ["LlamaCpp", "LlamaCppFitting"]

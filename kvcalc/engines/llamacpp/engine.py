@@ -104,6 +104,8 @@ class LlamaCpp(Engine):
 
     name: ClassVar[str] = "llama.cpp"
     version: ClassVar[str] = "0.6.0 (b11549)"
+    by_layers: ClassVar[bool] = True
+    remedy_weights: ClassVar[tuple[str, ...]] = ("q8_0", "q4_k_m")
     settings: ClassVar[tuple[Setting, ...]] = SETTINGS
 
     def knows(self, family: str, class_name: str = "") -> bool:  # noqa: ARG002  no class converts whose family does not

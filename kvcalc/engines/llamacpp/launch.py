@@ -19,7 +19,7 @@ from kvcalc.engines.base.reading import model as named
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kvcalc.launch.launchers import Found
+    from kvcalc.engines.base.launcher import Found
 
 _TRUE, _FALSE = ("on", "enabled", "true", "1"), ("off", "disabled", "false", "0")
 _VARIABLE = "LLAMA_ARG_"
@@ -235,6 +235,7 @@ def read(found: Found) -> Reading:
     implied = {"usage": "cli", "parallel": 1} if found.program == "cli" else {"parallel": -1}
     reading.implied = implied.keys() - reading.settings.keys()
     reading.settings = implied | reading.settings
+    reading.splits_tensors = reading.settings.get("split_mode") == "tensor"
     _slots(reading)
     return reading
 

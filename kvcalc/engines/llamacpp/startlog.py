@@ -1,4 +1,4 @@
-"""llama.cpp's start-up log, by itself or under Ollama.
+"""llama.cpp's start-up log, by itself or under a program that runs it.
 
 llama_context: n_ctx = 32768 · n_seq_max = 4 · kv_unified = true · n_ubatch = 512
 llama_kv_cache: size = 3072.00 MiB (131072 cells, 12 layers, 1/1 seqs), K (f16): 1536.00 MiB, V (f16): 1536.00 MiB
@@ -21,6 +21,9 @@ from kvcalc.core.formats import get_kv_format
 from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
 from kvcalc.engines.base.logs import Printed, Recogniser, Row, Suspects, explained, printed
+from kvcalc.engines.base.trouble import Longer, Truncation
+from kvcalc.engines.llamacpp.truncation import MARKS as TRUNCATION_MARKS
+from kvcalc.engines.llamacpp.truncation import TruncationReader, longer, slot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -100,9 +103,11 @@ class Context:
 
 
 class LlamaCppLog(Recogniser):
-    """llama.cpp, llama-server and what Ollama starts."""
+    """llama.cpp and llama-server."""
 
     engine: ClassVar[str] = "llama.cpp"
+    #: Its lines stand in the logs of programs that run it, and those know more.
+    preference: ClassVar[int] = -1
     marks: ClassVar[tuple[bytes, ...]] = (
         b"llama_kv_cache",
         b"llama_memory_",
@@ -112,6 +117,7 @@ class LlamaCppLog(Recogniser):
         b"KV self size",
         b"kv self size",
         b"- kv ",
+        *TRUNCATION_MARKS,
     )
 
     def __init__(self) -> None:
@@ -120,6 +126,7 @@ class LlamaCppLog(Recogniser):
         self._metadata: dict[str, Any] = {}
         self._shortened = False
         self._notes: list[str] = []
+        self._truncation = TruncationReader()
 
     @property
     def recognised(self) -> bool:
@@ -148,6 +155,25 @@ class LlamaCppLog(Recogniser):
         entry = _METADATA.search(line)
         if entry and len(self._metadata) < _LONGEST_METADATA and not self._filled:  # a draft's or a projector's comes after it
             self._entry(entry[1], entry[2], entry[3].strip())
+
+    def hear(self, line: str, number: int) -> None:
+        """What the line says of a prompt that is too long."""
+        self._truncation.hear(line, number)
+
+    @property
+    def complains(self) -> bool:
+        """A prompt was refused in llama.cpp's own words."""
+        return bool(self._truncation.line) and not self._truncation.cut_first
+
+    def complaint(self) -> Truncation | None:
+        """The longest prompt that was cut or refused."""
+        found = self._truncation
+        return Truncation(found.line, found.prompt, found.limit, slot(self.seen.settings)) if found.line else None
+
+    def longer(self, architecture: Architecture, context: int) -> Longer:
+        """More cells, for all slots together."""
+        cells, size, slots = longer(architecture, self.seen.settings, context)
+        return Longer(f"-c {cells}", "", size, slots)
 
     def _size(self, line: str, number: int) -> None:
         line = _COMMA.sub(".", line)
@@ -303,25 +329,4 @@ _SUSPECTS: Suspects = (
 )
 
 
-class OllamaLog(LlamaCppLog):
-    """Ollama's own log: llama.cpp's lines under a server of that name."""
-
-    engine: ClassVar[str] = "ollama"
-    planner: ClassVar[str] = "llama.cpp"
-    marks: ClassVar[tuple[bytes, ...]] = (*LlamaCppLog.marks, b"OLLAMA_", b"source=server.go", b"source=sched.go", b"source=routes.go")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._ollama = False
-
-    @property
-    def recognised(self) -> bool:
-        """Ollama's own lines stand beside the figures."""
-        return self._ollama and super().recognised
-
-    def feed(self, line: str, number: int) -> None:
-        """Note the server, then read llama.cpp's lines."""
-        self._ollama = (
-            self._ollama or "OLLAMA_" in line or "source=server.go" in line or "source=sched.go" in line or "source=routes.go" in line
-        )
-        super().feed(line, number)
+RECOGNISER = LlamaCppLog

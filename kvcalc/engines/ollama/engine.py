@@ -20,8 +20,8 @@ from kvcalc.core.errors import EngineRejectsError, UsageError
 from kvcalc.core.formats import get_kv_format
 from kvcalc.core.units import GIB
 from kvcalc.engines.base.engine import Engine, Setting
-from kvcalc.engines.llamacpp import LlamaCpp, LlamaCppFitting
 from kvcalc.engines.llamacpp.architectures import architecture_name
+from kvcalc.engines.llamacpp.engine import LlamaCpp, LlamaCppFitting
 from kvcalc.hardware import parse_gpu
 
 if TYPE_CHECKING:
@@ -73,7 +73,10 @@ class Ollama(Engine):
     """Ollama as of August 2026."""
 
     name: ClassVar[str] = "ollama"
+    title: ClassVar[str] = "Ollama"
     version: ClassVar[str] = "2026-08 (llama.cpp b10488)"
+    by_layers: ClassVar[bool] = True
+    remedy_weights: ClassVar[tuple[str, ...]] = ("q8_0", "q4_k_m")
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting("num_ctx", "int", None, "tokens a slot (num_ctx, OLLAMA_CONTEXT_LENGTH); default by the memory of all GPUs", least=4),
         Setting("num_parallel", "int", None, "slots (OLLAMA_NUM_PARALLEL); default one a sequence", least=1),

@@ -12,7 +12,7 @@ from kvcalc.engines.base.flags import IDLE, Syntax, apply, go_through, switches,
 from kvcalc.engines.base.reading import Reading, name, whole
 
 if TYPE_CHECKING:
-    from kvcalc.launch.launchers import Found
+    from kvcalc.engines.base.launcher import Found
 
 _TRUE, _FALSE = ("1", "t", "true"), ("0", "f", "false")
 _SYNTAX = Syntax(

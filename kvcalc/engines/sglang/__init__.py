@@ -7,9 +7,3 @@ sizing.py       memory → tokens, requests, slots                 deepseek_v4.p
 lines.py        pools → lines of a plan                          host.py         the second tier in host memory
 engine.py       the engine
 """
-
-from __future__ import annotations
-
-from kvcalc.engines.sglang.engine import Sglang
-
-__all__ = ["Sglang"]

@@ -19,7 +19,7 @@ from kvcalc.engines.sglang.lines import PoolLayout, V4Layout
 from kvcalc.engines.sglang.pools import read_pools
 from kvcalc.engines.sglang.recurrent import read_slots
 from kvcalc.engines.sglang.server import check_context, longest, resolve
-from kvcalc.engines.sglang.settings import SETTINGS
+from kvcalc.engines.sglang.settings import SERVER_FLAGS, SETTINGS
 from kvcalc.engines.sglang.sizing import Sizer, Sizes, ceil_page, floor_page
 
 if TYPE_CHECKING:
@@ -113,8 +113,10 @@ class Sglang(Engine):
     """
 
     name: ClassVar[str] = "sglang"
+    title: ClassVar[str] = "SGLang"
     version: ClassVar[str] = "0.5.23"
     settings: ClassVar[tuple[Setting, ...]] = SETTINGS
+    server_flags: ClassVar[Mapping[str, str]] = SERVER_FLAGS
 
     def knows(self, family: str, class_name: str = "") -> bool:  # noqa: ARG002  the row of a family says its class
         """The family has a row in families.py."""

@@ -28,10 +28,10 @@ from kvcalc.engines.base.flags import (
     weights,
 )
 from kvcalc.engines.base.reading import Reading, model, name, whole
-from kvcalc.engines.base.server_flags import SERVER_FLAGS
+from kvcalc.engines.sglang.settings import SERVER_FLAGS
 
 if TYPE_CHECKING:
-    from kvcalc.launch.launchers import Found
+    from kvcalc.engines.base.launcher import Found
 
 _DTYPES = {"auto": None, "half": "fp16", "float16": "fp16", "bfloat16": "bf16", "float": "fp32", "float32": "fp32"}
 #: `--quantization` → the type of the weights; `fp8` and its like are made so at start, the others name what the files hold.
@@ -257,7 +257,7 @@ _SYNTAX = Syntax(_FLAGS, _spell)
 
 
 #: Remedies of `fit` in the words of the command.
-_WORDS = {setting: f"{flag} {{}}" for setting, flag in SERVER_FLAGS["sglang"].items()} | {
+_WORDS = {setting: f"{flag} {{}}" for setting, flag in SERVER_FLAGS.items()} | {
     "kv_dtype": "--kv-cache-dtype {}",
     "kv_dtype fp8": "--kv-cache-dtype fp8_e4m3",
 }

@@ -53,3 +53,11 @@ SETTINGS = (
     Setting("hicache_ratio", "float", None, "host tokens for one device token; 2.0", least=0.0),
     Setting("hicache_size", "int", 0, "gigabytes (10^9 B) of host cache a rank, instead of hicache_ratio", least=0),
 )
+
+#: A setting of kvcalc → the flag of the server that has the same values.
+SERVER_FLAGS = {
+    "context": "--context-length",
+    "tensor_parallel": "--tp-size",
+    "pipeline_parallel": "--pp-size",
+    "utilization": "--mem-fraction-static",
+}

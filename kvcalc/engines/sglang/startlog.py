@@ -250,3 +250,6 @@ _SUSPECTS: Suspects = (
 )
 #: Two of them at once.
 _PAIRS: Suspects = tuple((f"fp8 with tensor parallel size {ranks}", {"kv_dtype": "fp8", "tensor_parallel": ranks}) for ranks in _RANKS)
+
+
+RECOGNISER = SglangLog

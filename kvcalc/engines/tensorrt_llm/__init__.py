@@ -4,7 +4,3 @@ layers.py    what a layer stores for a token on one rank: the growing rows      
 windows.py   attention windows, and the pools that they make                       v4.py       DeepSeek-V4's compressed rows and windows
 formats.py   the cache's type                                                      engine.py   blocks, lines, capacity
 """
-
-from kvcalc.engines.tensorrt_llm.engine import TensorRtLlm
-
-__all__ = ["TensorRtLlm"]

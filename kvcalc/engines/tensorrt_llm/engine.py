@@ -97,6 +97,7 @@ class TensorRtLlm(Engine):
     """TensorRT-LLM's PyTorch backend: paged blocks of every layer, recurrent state for the largest batch."""
 
     name: ClassVar[str] = "tensorrt-llm"
+    title: ClassVar[str] = "TensorRT-LLM"
     version: ClassVar[str] = VERSION
     settings: ClassVar[tuple[Setting, ...]] = SETTINGS
 

@@ -28,7 +28,7 @@ from kvcalc.engines.base.flags import (
 from kvcalc.engines.base.reading import Reading, name, whole
 
 if TYPE_CHECKING:
-    from kvcalc.launch.launchers import Found
+    from kvcalc.engines.base.launcher import Found
 
 _TRANSLATED = {
     **values(keeps("revision", name), "--revision/--hf_revision"),

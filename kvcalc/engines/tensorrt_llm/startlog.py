@@ -134,3 +134,6 @@ _PAIRS: Suspects = tuple(
     for ranks in _SIZES
     for size in (64, 128)
 )
+
+
+RECOGNISER = TensorRtLlmLog

@@ -20,9 +20,3 @@ pool.py        blocks per request, number of blocks, what fits
 lines.py       the same as lines of an estimate
 engine.py      the engine
 """
-
-from __future__ import annotations
-
-from kvcalc.engines.vllm.engine import Vllm
-
-__all__ = ["Vllm"]

@@ -15,6 +15,8 @@ from kvcalc.engines.vllm.specs import RECURRENT, RING
 from kvcalc.engines.vllm.start import read_start
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.workload import Workload
     from kvcalc.engines.vllm.pool import Pool
@@ -66,7 +68,9 @@ class Vllm(Engine):
     """vLLM 0.33."""
 
     name: ClassVar[str] = "vllm"
+    title: ClassVar[str] = "vLLM"
     version: ClassVar[str] = settings.VERSION
+    server_flags: ClassVar[Mapping[str, str]] = settings.SERVER_FLAGS
     settings: ClassVar[tuple[Setting, ...]] = settings.SETTINGS
 
     def plan(self, architecture: Architecture, workload: Workload) -> Plan:

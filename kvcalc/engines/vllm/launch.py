@@ -33,11 +33,11 @@ from kvcalc.engines.base.flags import (
     weights,
 )
 from kvcalc.engines.base.reading import Reading, model, name, whole
-from kvcalc.engines.base.server_flags import SERVER_FLAGS
+from kvcalc.engines.vllm.settings import SERVER_FLAGS
 from kvcalc.engines.vllm.speculation import METHODS
 
 if TYPE_CHECKING:
-    from kvcalc.launch.launchers import Found
+    from kvcalc.engines.base.launcher import Found
 
 _SCALES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _HUMAN = re.compile(r"([0-9]{1,19})((?:\.[0-9]{1,12})?)([kKmMgGtT])", re.ASCII)
@@ -310,7 +310,7 @@ _SYNTAX = Syntax(_FLAGS, _spell, dotted=True)
 
 
 #: Remedies of `fit` in the words of the command.
-_WORDS = {setting: f"{flag} {{}}" for setting, flag in SERVER_FLAGS["vllm"].items()}
+_WORDS = {setting: f"{flag} {{}}" for setting, flag in SERVER_FLAGS.items()}
 
 
 def read(found: Found) -> Reading:

@@ -115,3 +115,13 @@ def read_scheduler(args: Mapping[str, Any], card: Card, stages: int, *, encoder_
         batches=stages + 1 if asynchronous else stages,
         chunked_prefill=not encoder_decoder,
     )
+
+
+#: A setting of kvcalc → the flag of `vllm serve` that has the same values.
+SERVER_FLAGS = {
+    "context": "--max-model-len",
+    "kv_dtype": "--kv-cache-dtype",
+    "tensor_parallel": "--tensor-parallel-size",
+    "pipeline_parallel": "--pipeline-parallel-size",
+    "utilization": "--gpu-memory-utilization",
+}

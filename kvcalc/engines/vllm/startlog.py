@@ -20,7 +20,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.workload import Workload
 from kvcalc.engines.base.logs import Printed, Ranks, Recogniser, Row, Suspects, explained, printed
-from kvcalc.engines.vllm import Vllm
+from kvcalc.engines.base.trouble import Refusal
+from kvcalc.engines.vllm.engine import Vllm
+from kvcalc.engines.vllm.refusal import MARKS as REFUSAL_MARKS
+from kvcalc.engines.vllm.refusal import RefusalReader
 from kvcalc.engines.vllm.specs import MLA, RECURRENT
 
 if TYPE_CHECKING:
@@ -92,6 +95,7 @@ class VllmLog(Recogniser):
         b"Chunked prefill is enabled",
         b"mamba_ssm_cache_dtype",
         b"(Worker_",
+        *REFUSAL_MARKS,
     )
 
     def __init__(self) -> None:
@@ -99,6 +103,7 @@ class VllmLog(Recogniser):
         self._ranks = Ranks()
         self._notes: list[str] = []
         self._draft = ""
+        self._refusal = RefusalReader()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -122,6 +127,26 @@ class VllmLog(Recogniser):
             self.seen.version = version[1]
         if any(saying in line for saying in _SAYING):
             self._settings(line)
+
+    def hear(self, line: str, number: int) -> None:
+        """What the line says of a server that does not start."""
+        self._refusal.hear(line, number)
+
+    @property
+    def complains(self) -> bool:
+        """The server did not start."""
+        return bool(self._refusal.line)
+
+    def complaint(self) -> Refusal | None:
+        """The refusal, unless the server started later in the log."""
+        found, seen = self._refusal, self.seen
+        started = max((figure.line for name in ("tokens", "blocks") for figure in seen.figures.get(name, ())), default=0)
+        if found.line <= started:
+            return None
+        asked = self.workload()
+        if found.context is not None:
+            asked = replace(asked, context=found.context)
+        return Refusal(found.line, asked, found.left or seen.last("refused") or seen.smallest("available"), found.below, found.nothing)
 
     def _settings(self, line: str) -> None:
         model = _MODEL.search(line)
@@ -321,3 +346,6 @@ def _tiers(settings: dict[str, Any], older: Suspects) -> tuple[Suspects, ...]:
 
 def _both(some: Suspects, others: Suspects) -> Suspects:
     return tuple((f"{text}, and {other}", {**changed, **more}) for text, changed in some for other, more in others)
+
+
+RECOGNISER = VllmLog

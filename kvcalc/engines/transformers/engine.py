@@ -1,0 +1,186 @@
+"""The engine itself: which cache class a question asks for, and the tensors of every layer in it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
+from kvcalc.core.formats import get_format, one_format
+from kvcalc.core.plan import Plan
+from kvcalc.core.units import clean
+from kvcalc.engines.base.engine import Engine, Setting, context_messages, default_format
+from kvcalc.engines.transformers.caches import CACHES, Ask, whole_trait
+from kvcalc.engines.transformers.quantized import DEFAULTS
+from kvcalc.engines.transformers.quirks import CACHELESS, FOREIGN, OTHERWISE, QUIRKS, RULE
+from kvcalc.engines.transformers.tensors import EVERY, INT64, CacheTensor, Layer, Rows, windowed
+
+if TYPE_CHECKING:
+    from kvcalc.core.architecture import Architecture
+    from kvcalc.core.workload import Workload
+
+#: The types that a model class computes in, and so caches in.
+FLOATS = ("fp32", "bf16", "fp16")
+#: The first version that caches MLA as its latent; 5.14 caches the expanded heads.
+LATENT_SINCE = (5, 15)
+_OLDEST, _NEWEST = (5, 0), (5, 24)
+_VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})(?:\.[0-9]{1,3})?", re.ASCII)
+#: The settings that mean something to one `cache_implementation` only.
+_BELONGS = {"max_cache_len": "static", **dict.fromkeys(("backend", *DEFAULTS, "decode_steps"), "quantized")}
+
+
+class Transformers(Engine):
+    """Hugging Face transformers: `generate`, and the cache classes behind it."""
+
+    name: ClassVar[str] = "transformers"
+    version: ClassVar[str] = "5.24.0"
+    settings: ClassVar[tuple[Setting, ...]] = (
+        Setting("cache_implementation", "str", "dynamic", "which cache class", ("dynamic", "static", "quantized")),
+        Setting("max_cache_len", "int", None, "static: tokens reserved for a sequence; the context where it is not given", least=1),
+        Setting("backend", "str", None, "quantized: quanto where it is not given", ("quanto", "hqq", "fp8")),
+        Setting("nbits", "int", None, "quantized: bits of an element; 4 where it is not given", least=1),
+        Setting("q_group_size", "int", None, "quantized: elements that share a scale; 64 where it is not given", least=1),
+        Setting("residual_length", "int", None, "quantized: tokens that wait in the model's type; 128 where it is not given", least=0),
+        Setting("axis_key", "int", None, "quantized: axis along which K is grouped; 0 where it is not given", least=-1),
+        Setting("axis_value", "int", None, "quantized: axis along which V is grouped; 0 where it is not given", least=-1),
+        Setting(
+            "decode_steps", "int", None, "quantized: tokens of the context that came after the prefill; 0 where it is not given", least=0
+        ),
+        Setting("version", "str", "5.24", "release, 5.0 to 5.24; before 5.15 latent attention is cached as expanded heads"),
+    )
+
+    def plan(self, architecture: Architecture, workload: Workload) -> Plan:
+        """The cache's tensors, added up. Raises EngineRejectsError, UsageError, UnsupportedArchitectureError."""
+        args = self.read_args(workload.engine_args)
+        version = _version(args["version"])
+        _check_settings(args)
+        _check_devices(workload)
+        context = self.context_of(architecture, workload)
+        notes, warnings = context_messages(architecture, workload, context)
+        model_type = _model_type(architecture, workload, notes)
+        tensors = Counter(tensor for kept in tensors_by_layer(architecture, expanded=version < LATENT_SINCE) for tensor in kept)
+        _says(architecture, notes)
+        ask = Ask(architecture, tensors, model_type, version, args, context, workload.sequences, notes)
+        store, steps = CACHES[args["cache_implementation"]](ask), ask.steps
+        if workload.shared_prefix:
+            notes.append("transformers shares no prefix: every sequence of the batch holds its own copy")
+        lines = store.lines(context, steps, workload.sequences)
+        alone = store.lines(context, steps, 1)
+        per_sequence = sum(line.bytes for line in alone)
+        per_token = store.per_token()
+        return Plan(
+            engine=self.name,
+            version=self.version,
+            args=args,
+            kv_dtype=store.format,
+            context=context,
+            lines=tuple(lines),
+            per_device=sum(line.bytes for line in lines),
+            per_sequence=per_sequence,
+            per_token=-(-per_token.numerator // per_token.denominator),
+            growth_per_token=sum(line.bytes for line in store.lines(context + 1, steps + 1, 1)) - per_sequence,
+            fixed=sum(line.bytes for line in alone if line.fixed),
+            notes=tuple(notes),
+            warnings=tuple(warnings),
+        )
+
+
+def tensors_by_layer(architecture: Architecture, *, expanded: bool = False) -> list[tuple[CacheTensor, ...]]:
+    """The dynamic cache's tensors, layer by layer. Raises UnsupportedArchitectureError for a family without a class."""
+    _refuse(architecture)
+    if architecture.family in CACHELESS:
+        return [()] * architecture.layers.count
+    quirk, layout = QUIRKS.get(architecture.family, RULE), architecture.layers
+    traits = architecture.traits
+    # An encoder runs on at least one token: without one, there is no decode step and no cache. A decoder alone has none.
+    least_source = int(bool(traits.get("is_encoder_decoder")) and not traits.get("is_decoder"))
+    alone = traits.get("is_encoder_decoder") is False
+    layer = Layer(quirk, bool(traits.get(quirk.broadcast)), expanded, least_source, alone)
+    tensors = {name: layer.tensors(states) for name, states in layout.states.items()}
+    found = [tensors[name] for name in layout.order]
+    # Ling's class has no full layer in an incomplete last group; engines that serve it have.
+    tail = min(whole_trait(architecture, "incomplete_group") or 0, len(found))
+    found[len(found) - tail :] = [found[0]] * tail
+    first = next((i for i, kept in enumerate(found) if any(tensor.name == "index" for tensor in kept)), None)
+    if quirk.positions and first is not None:
+        found[first] = (*found[first], CacheTensor("index", "positions", 1, quirk.positions, EVERY, INT64))
+    prompt = whole_trait(architecture, "soft_prompt")
+    if prompt:
+        found = [(*kept, *(tensor._replace(name=f"{tensor.name}_prompt", rows=Rows("fixed", prompt)) for tensor in kept)) for kept in found]
+    return [windowed(kept, window) for kept, window in zip(found, _cache_windows(architecture), strict=True)]
+
+
+def _cache_windows(architecture: Architecture) -> list[int]:
+    """A window a layer, 0 for none, where the file says so of a class that has no layer types of its own. Raises UsageError."""
+    said, count = architecture.traits.get("cache_windows", 0), architecture.layers.count
+    windows = said if isinstance(said, list | tuple) else [said] * count
+    if len(windows) != count or not all(isinstance(window, int) and window >= 0 for window in windows):
+        raise UsageError(
+            f"traits: 'cache_windows' of {clean(architecture.id, 60)} must be a number of tokens, or one for each of {count} layers"
+        )
+    return list(windows)
+
+
+def _refuse(architecture: Architecture) -> None:
+    family = clean(architecture.family, 60)
+    if family in FOREIGN:
+        raise UnsupportedArchitectureError(f"transformers 5.24 has no model class for {family}", "ask an engine that serves it, or ideal")
+    if family in OTHERWISE:
+        raise UnsupportedArchitectureError(f"{family} keeps {OTHERWISE[family]}, and kvcalc counts keys and values", "ask ideal for those")
+
+
+def _says(architecture: Architecture, notes: list[str]) -> None:
+    """Notes on a class that keeps less than its states, or keeps it elsewhere."""
+    if architecture.family in CACHELESS:
+        notes.append(f"the {architecture.family} class keeps no cache: each step runs over everything again")
+    elif QUIRKS.get(architecture.family, RULE).modules:
+        notes.append(f"{architecture.family} keeps its recurrent and convolution state in the modules, outside the cache: not counted")
+
+
+def _version(text: str) -> tuple[int, int]:
+    match = _VERSION.fullmatch(text)
+    if match is None or not _OLDEST <= (int(match[1]), int(match[2])) <= _NEWEST:
+        raise UsageError(f"engine setting version: '{clean(text, 40)}' is not a release that kvcalc knows", "5.0 to 5.24, such as 5.14")
+    return (int(match[1]), int(match[2]))
+
+
+def _check_settings(args: dict[str, Any]) -> None:
+    """Refuse a setting that the chosen cache class would not read."""
+    for name, implementation in _BELONGS.items():
+        if args[name] is not None and args["cache_implementation"] != implementation:
+            raise UsageError(
+                f"engine setting {name} means nothing to the {args['cache_implementation']} cache",
+                f"add cache_implementation={implementation}",
+            )
+
+
+def _check_devices(workload: Workload) -> None:
+    for name in ("tensor_parallel", "pipeline_parallel", "decode_context_parallel"):
+        if getattr(workload, name) > 1:
+            raise EngineRejectsError(
+                f"{name.replace('_', ' ')} size {getattr(workload, name)}: kvcalc plans the cache of transformers on one device only",
+                "ask a serving engine such as vllm, or ideal",
+            )
+
+
+def _model_type(architecture: Architecture, workload: Workload, notes: list[str]) -> str:
+    """The type that the model computes in. Raises EngineRejectsError for a format that only a quantized cache could hold."""
+    if workload.kv_dtype != "auto":
+        name = get_format(one_format(workload.kv_dtype, "transformers")).name
+        if name not in FLOATS:
+            raise EngineRejectsError(
+                f"transformers caches in the type that the model computes in, and {name} is not one of " + ", ".join(FLOATS),
+                "for fewer bits add --engine-arg cache_implementation=quantized, and backend and nbits",
+            )
+        notes.append(f"the cache follows the type that the model is loaded in: {name}")
+        return name
+    said, assumed = default_format(architecture)
+    if assumed:
+        notes.append(assumed)
+    name = get_format(said, "dtype").name
+    if name not in FLOATS:
+        raise EngineRejectsError(
+            f"the config's dtype is {name}, and transformers computes in one of " + ", ".join(FLOATS), "say which with --kv-dtype"
+        )
+    return name
