@@ -8,7 +8,6 @@ Each engine names its programs, modules and images in its folder's launcher.py. 
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import TYPE_CHECKING
 
 from kvcalc.core.errors import UsageError
@@ -26,18 +25,11 @@ _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
 
 
-@cache
 def launchers() -> Mapping[str, Launcher]:
     """Every engine that can be started by a command → what starts it."""
-    found: dict[str, Launcher] = {}
-    for name in names():
-        own = module(name, "launcher")
-        if own is not None:
-            found[name] = own.LAUNCHER
-    return found
+    return {name: own.LAUNCHER for name in names() if (own := module(name, "launcher")) is not None}
 
 
-@cache
 def _programs() -> Mapping[tuple[str, ...], tuple[str, str]]:
     """Program, or program and its first word → engine, and what of it starts."""
     return {words: (name, program) for name, launcher in launchers().items() for words, program in launcher.programs.items()}
@@ -62,9 +54,10 @@ def _found(words: Sequence[str]) -> Found | None:
     image = max((index for index in images if "/" in words[index]), default=images[0] if images else None)
     contained = image is not None and any(_base(word) in _CONTAINERS for word in words[:image])
     start = image + 1 if contained and image is not None else 0
+    programs = _programs()
     for index in range(start, len(words)):
         for length in (2, 1):
-            program = _programs().get(tuple(_base(word) for word in words[index : index + length]))
+            program = programs.get(tuple(_base(word) for word in words[index : index + length]))
             if program is not None:
                 return Found(*program, until_end(words[index + length :]), _environment(words[:index]))
     if image is None:

@@ -17,7 +17,8 @@ from kvcalc.core.architecture import Architecture, Layout
 from kvcalc.core.errors import EngineRejectsError, KvcalcError, UnsupportedArchitectureError, UsageError, nearest
 from kvcalc.core.plan import Line
 from kvcalc.core.units import clean, human, parse_tokens
-from kvcalc.engines import ENGINES, get_engine
+from kvcalc.engines import canonical, get_engine
+from kvcalc.engines import names as engine_names
 from kvcalc.questions.estimate import engine_dict, model_dict, workload_dict
 from kvcalc.questions.set_fields import override
 from kvcalc.questions.techniques import Case, Step, Technique, Used, apply, build, parse
@@ -232,7 +233,7 @@ def _plan(case: Case, engine: str) -> Plan:
     plan = get_engine(engine).plan(case.architecture, case.workload)
     if not case.block or not plan.per_token:  # what does not grow has no pages
         return plan
-    if engine != "ideal":
+    if canonical(engine) != "ideal":
         raise UsageError(f"paged: {engine} allocates as it does", "compare paged under the ideal engine")
     blocks = -(-plan.context // case.block)
     shared = case.workload.shared_prefix // case.block * case.block
@@ -291,9 +292,10 @@ def _models(asked: Comparing) -> Comparison:
 def _engines(asked: Comparing) -> Comparison:
     if len(asked.models) != 1 or asked.techniques:
         raise UsageError("--engines compares one MODEL as it is on several engines", "give one MODEL and no --techniques")
-    if asked.engine != "ideal":
+    if canonical(asked.engine) != "ideal":
         raise UsageError("--engines names the engines already", "leave out --engine")
-    names = list(ENGINES) if list(asked.engines) == ["all"] else list(dict.fromkeys(["ideal", *asked.engines]))
+    every = list(asked.engines) == ["all"]
+    names = list(engine_names()) if every else list(dict.fromkeys(["ideal", *map(canonical, asked.engines)]))
     architecture = load(asked.models[0])
     if asked.settings:
         architecture = override(architecture, asked.settings)

@@ -3,7 +3,7 @@
     a docstring      first line: what it is, and its source · indented lines: the formula · the rest: numbers worked out
     TECHNIQUE        what it changes, its parameters, and the lines of its plan on a geometry
     FORMAT           bytes of a row, worked for common widths
-    ENGINE           its rules, and every setting that changes a byte
+    ENGINE           its rules in short, then module by module, and every setting that changes a byte
     MODEL            each of its states with the numbers put in
 
 Errors: `UsageError` and `UnknownModelError`, naming the nearest subjects.
@@ -20,7 +20,8 @@ from kvcalc.core.errors import UnknownModelError, UsageError, nearest
 from kvcalc.core.formats import ALIASES, FORMATS, PackedLatent, get_format
 from kvcalc.core.states import KINDS
 from kvcalc.core.workload import Workload
-from kvcalc.engines import ENGINES, get_engine
+from kvcalc.engines import canonical, get_engine, is_engine
+from kvcalc.engines import names as engine_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -84,10 +85,10 @@ def explain(
     if first not in TECHNIQUES and model is not None:
         raise UsageError("--model: only a technique is worked on a model", "leave it out")
     is_format = all(part in FORMATS or part in ALIASES for part in name.lower().split("/", 1))
-    if (name in ENGINES or is_format) and (settings or workload != Workload()):
+    if (is_engine(name) or is_format) and (settings or workload != Workload()):
         raise UsageError(f"{name} is explained by itself, without a context, a device or a setting", "leave the options out")
-    if name in ENGINES:
-        return Explanation(name, "engine", tuple(_engine(name)))
+    if is_engine(name):
+        return Explanation(canonical(name), "engine", tuple(_engine(canonical(name))))
     if first in TECHNIQUES:
         return _technique(name, workload, engine, model, settings or {})
     kinds = [kind for kind, state in KINDS.items() if name.lower() in (kind, state.technique)]
@@ -181,6 +182,8 @@ def _format(found: Format) -> Section:
 def _engine(name: str) -> Iterator[Section]:
     """What the engine is, the rules of its modules one by one, and its settings."""
     engine = get_engine(name)
+    if engine.rules:
+        yield Section(f"{engine.title or name}: the rules in short", text=engine.rules)
     home = import_module(type(engine).__module__.removesuffix(".engine"))
     yield _rules(f"{name} {engine.version}", max(type(engine).__doc__ or "", home.__doc__ or "", key=len))
     for entry in iter_modules(getattr(home, "__path__", ())):
@@ -215,7 +218,7 @@ def _model(name: str, workload: Workload, engine: str, settings: Mapping[str, st
     try:
         architecture = load(name)
     except UnknownModelError as error:
-        hint = nearest(name, [*names(), *ENGINES])
+        hint = nearest(name, [*names(), *engine_names()])
         raise UnknownModelError(f"{error.message}, nor a technique, a format or an engine", hint or error.hint) from None
     if settings:
         architecture = override(architecture, settings)

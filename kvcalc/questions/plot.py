@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc.core.errors import UsageError
 from kvcalc.core.units import clean
-from kvcalc.engines import get_engine
+from kvcalc.engines import canonical, get_engine
 from kvcalc.engines.base.search import largest_context
 from kvcalc.questions.compare import INTRODUCTION_CONTEXT, introduction
 from kvcalc.questions.estimate import engine_dict, model_dict, workload_dict
@@ -183,7 +183,9 @@ def _end(asked: Plotting, architectures: list[Architecture]) -> int:
 def _cases(asked: Plotting, bases: list[tuple[str, Architecture]], end: int) -> Iterator[_Line]:
     """Each model and what-if under each engine in each format, named by what is not the same for all."""
     chains = ["", *(asked.techniques or (() if asked.models else USUAL))]
-    for (model, architecture), chain, engine, kv_dtype in product(bases, chains, asked.engines, asked.formats):
+    for (model, architecture), chain, engine, kv_dtype in product(
+        bases, chains, dict.fromkeys(map(canonical, asked.engines)), asked.formats
+    ):
         case = Case(architecture, replace(asked.workload, context=end, kv_dtype=kv_dtype))
         if chain:
             case, _ = apply(case, parse(chain))

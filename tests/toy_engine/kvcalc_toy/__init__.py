@@ -1,0 +1,1 @@
+"""Toy 0.1: every sequence takes whole pages, and nothing is shared."""
