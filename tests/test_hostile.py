@@ -1,6 +1,6 @@
 """Bad input from the command line to the exit code: one sentence on stderr, nothing on stdout, nothing half-written, no bug.
 
-The promise is CONTRACT's: exit 2 for what is wrong with the question, 3 for what cannot be evaluated; never 70, never a traceback,
+The promise: exit 2 for what is wrong with the question, 3 for what cannot be evaluated; never 70, never a traceback,
 never a library's own words, never a control character.
 """
 

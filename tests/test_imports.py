@@ -95,4 +95,67 @@ def test_other_commands_in_a_pipe_stay_as_light(arguments: tuple[str, ...]) -> N
 def test_one_engine_loads_no_other() -> None:
     code = "import sys, kvcalc\nkvcalc.estimate('llama-2-7b')\nprint(*(name for name in sys.modules if name.startswith('kvcalc.engines.')))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert set(found) == {f"kvcalc.engines.{name}" for name in ("base", "base.engine", "ideal", "ideal.engine", "registry")}
+    assert set(found) == {f"kvcalc.engines.{name}" for name in ("base", "base.engine", "base.folder", "ideal", "ideal.engine", "registry")}
+
+
+# ── circles ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+MODULES = {".".join(("kvcalc", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): path for path in FILES}
+#: Pairs that know each other by the types of their arguments alone.
+KNOWN_CIRCLES = {("kvcalc.budgets.evaluate", "kvcalc.budgets.remedies"), ("kvcalc.engines.vllm.attention", "kvcalc.engines.vllm.start")}
+
+
+def neighbours(path: Path, *, types: bool) -> set[str]:
+    """Modules of kvcalc that a module imports anywhere in it, for its types too."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            whole = [f"{node.module}.{alias.name}" for alias in node.names]
+            found.update(name if name in MODULES else node.module for name in whole)
+    wanted = (
+        found if types else {name for name in found if name in {*imported(path), *(name.rpartition(".")[0] for name in imported(path))}}
+    )
+    return {name for name in wanted if name in MODULES and MODULES[name] != path}
+
+
+def circles(graph: dict[str, set[str]]) -> list[tuple[str, ...]]:
+    """Groups of modules of which each leads to each (Tarjan)."""
+    index: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[tuple[str, ...]] = []
+
+    def visit(name: str) -> None:
+        index[name] = lowest[name] = len(index)
+        stack.append(name)
+        for other in graph[name]:
+            if other not in index:
+                visit(other)
+                lowest[name] = min(lowest[name], lowest[other])
+            elif other in stack:
+                lowest[name] = min(lowest[name], index[other])
+        if lowest[name] == index[name]:
+            place = stack.index(name)
+            group = tuple(sorted(stack[place:]))
+            del stack[place:]
+            if len(group) > 1:
+                found.append(group)
+
+    for name in graph:
+        if name not in index:
+            visit(name)
+    return found
+
+
+def test_no_module_leads_back_to_itself() -> None:
+    """At run time, at the top of a module or inside of a function."""
+    assert circles({name: neighbours(path, types=False) for name, path in MODULES.items()}) == []
+
+
+def test_types_lead_back_nowhere_else() -> None:
+    assert set(circles({name: neighbours(path, types=True) for name, path in MODULES.items()})) <= KNOWN_CIRCLES
+
+
+def test_a_circle_is_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [("a", "b", "c")]

@@ -40,7 +40,7 @@ _GC_THRESHOLD = 100_000
 
 
 def main() -> NoReturn:
-    """The console script: run, and leave with the exit code that CONTRACT promises.
+    """The console script: run, and leave with the exit code of what came of it.
 
     Start-up is a feature: collecting garbage while importing and once more at the end would cost a fifth of the whole.
     """

@@ -32,7 +32,7 @@ def compare(
         typer.Option("--techniques", "-t", metavar="LIST", help="Such as gqa,mla,gqa+swa:window=1024:ratio=5-1,fp8. [the usual ones]"),
     ] = None,
     engines: Annotated[
-        str | None, typer.Option("--engines", metavar="LIST", help="One MODEL on these engines: all, or such as vllm,sglang.")
+        str | None, typer.Option("--engines", metavar="LIST", help="One MODEL on these engines: all, or names with commas.")
     ] = None,
     ctx: options.Context = None,
     sequences: options.Sequences = "1",

@@ -1,4 +1,4 @@
-"""The options that several commands share (CONTRACT, section 2), and the request that they make together."""
+"""The options that several commands share, and the request that they make together."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 from kvcalc.core.errors import UsageError, nearest
 from kvcalc.core.units import MIB, checked_int, clean, parse_bytes, parse_tokens
+from kvcalc.engines.registry import ENGINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _FRACTION = re.compile(r"[0-9]{0,3}\.?[0-9]{1,12}", re.ASCII)
 
+_ENGINES = ", ".join(ENGINES)
+
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Catalogue id, org/name, path, or - for standard input.")]
 Context = Annotated[
     str | None, typer.Option("--ctx", "-c", metavar="TOKENS", help="Tokens per sequence: 4096, 32k, 1m. [the model's maximum]")
@@ -28,16 +31,14 @@ Sequences = Annotated[str, typer.Option("--sequences", "-n", "--batch", metavar=
 KvDtype = Annotated[
     str, typer.Option("--kv-dtype", metavar="FORMAT", help="Storage format, such as bf16, fp8 or q8_0; K/V apart: q8_0/q4_0.")
 ]
-Engine = Annotated[
-    str, typer.Option("--engine", "-e", metavar="ENGINE", help="ideal, transformers, vllm, sglang, llama.cpp, ollama, tensorrt-llm.")
-]
+Engine = Annotated[str, typer.Option("--engine", "-e", metavar="ENGINE", help=f"{_ENGINES}.")]
 Engines = Annotated[
     list[str] | None,
     typer.Option(
         "--engine",
         "-e",
         metavar="ENGINE",
-        help="ideal, transformers, vllm, sglang, llama.cpp, ollama, tensorrt-llm; repeat to compare. [ideal]",
+        help=f"{_ENGINES}; repeat to compare. [ideal]",
     ),
 ]
 EngineArgs = Annotated[

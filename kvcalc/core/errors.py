@@ -42,7 +42,7 @@ class KvcalcError(Exception):
         self.hint = hint
 
     def to_dict(self) -> dict[str, object]:
-        """The `error` object of `kvcalc.error/1` (CONTRACT: JSON documents)."""
+        """The `error` object of `kvcalc.error/1`."""
         return {"type": self.type, "message": self.message, "hint": self.hint, "exit_code": self.exit_code}
 
 

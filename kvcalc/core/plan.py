@@ -104,7 +104,7 @@ class Capacity:
     """What an engine makes of a fixed memory per device; None where it has no such notion.
 
     fits              the asked context and sequences fit
-    tokens … state_slots   as the engine's own log would say (CONTRACT: kvcalc.fit/1)
+    tokens … state_slots   as the engine's own log would say
     """
 
     fits: bool

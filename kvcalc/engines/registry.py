@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvcalc.core.errors import UsageError, nearest
 from kvcalc.core.units import clean
+from kvcalc.engines.base.folder import beside, folder_of
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -41,7 +42,7 @@ class Home(NamedTuple):
     @property
     def folder(self) -> str:
         """The package, or the single module, of the engine."""
-        return self.module.removesuffix(".engine")
+        return folder_of(self.module)
 
     def engine(self) -> Engine:
         """The engine itself. Raises UsageError where a package of somebody else does not bring what it says."""
@@ -124,18 +125,6 @@ def _engine(name: str) -> Engine:
 def module(name: str, part: str) -> ModuleType | None:
     """The module `part` of the folder of an engine, such as `launch`; None where it has none. The engine itself is not loaded."""
     return beside(home(name).folder, part)
-
-
-@cache
-def beside(folder: str, part: str) -> ModuleType | None:
-    """The module `part` of a folder; None where it has none."""
-    wanted = f"{folder}.{part}"
-    try:
-        return import_module(wanted)
-    except ModuleNotFoundError as error:
-        if error.name != wanted:
-            raise
-        return None
 
 
 @cache

@@ -73,6 +73,28 @@ class Sight(Protocol):
         ...
 
 
+class Append:
+    """Keys and values of every token, in order; both grow by concatenation."""
+
+    keys: Tensor | None = None
+    values: Tensor | None = None
+
+    def extend(self, keys: Tensor, values: Tensor, at: Tensor) -> Seen:
+        """Everything so far, the new tokens included."""
+        self.keys = keys if self.keys is None else torch.cat((self.keys, keys), dim=-2)
+        self.values = values if self.values is None else torch.cat((self.values, values), dim=-2)
+        return Seen(self.keys, self.values, torch.arange(self.keys.shape[-2], device=at.device))
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """K and V."""
+        return () if self.keys is None else (self.keys, self.values)
+
+    def reset(self) -> None:
+        """Drop both."""
+        self.keys = None
+        self.values = None
+
+
 @dataclass(frozen=True)
 class Causal:
     """Every token sees itself and all before it."""
@@ -87,8 +109,6 @@ class Causal:
 
     def store(self) -> Store:
         """The append cache."""
-        from kvcalc.lab.kv import Append
-
         return Append()
 
 

@@ -34,28 +34,6 @@ if TYPE_CHECKING:
 ROOM = 2
 
 
-class Append:
-    """Keys and values of every token, in order; both grow by concatenation."""
-
-    keys: Tensor | None = None
-    values: Tensor | None = None
-
-    def extend(self, keys: Tensor, values: Tensor, at: Tensor) -> Seen:
-        """Everything so far, the new tokens included."""
-        self.keys = keys if self.keys is None else torch.cat((self.keys, keys), dim=-2)
-        self.values = values if self.values is None else torch.cat((self.values, values), dim=-2)
-        return Seen(self.keys, self.values, torch.arange(self.keys.shape[-2], device=at.device))
-
-    def tensors(self) -> tuple[Tensor, ...]:
-        """K and V."""
-        return () if self.keys is None else (self.keys, self.values)
-
-    def reset(self) -> None:
-        """Drop both."""
-        self.keys = None
-        self.values = None
-
-
 class Preallocated:
     """Room for `capacity` tokens from the start; the token at position p stands in slot p."""
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from kvcalc.lab.kv import Append, multi_head
+from kvcalc.lab.attention import Append
+from kvcalc.lab.kv import multi_head
 from kvcalc.lab.lesson import Lesson
 from kvcalc.lab.trial import Sequence, Trial, draw, one_by_one
 from kvcalc.lab.turns import TURNS, turn_of

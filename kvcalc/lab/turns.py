@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from kvcalc.core.states import Sliding
-from kvcalc.lab.attention import Attention, Seen
+from kvcalc.lab.attention import Append, Attention, Seen
 from kvcalc.lab.frame import build
-from kvcalc.lab.kv import Append, multi_head
+from kvcalc.lab.kv import multi_head
 from kvcalc.lab.lesson import Lesson
 from kvcalc.lab.sliding import Ring, Window, window
 from kvcalc.lab.trial import Sequence, Trial, draw

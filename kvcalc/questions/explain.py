@@ -22,6 +22,7 @@ from kvcalc.core.states import KINDS
 from kvcalc.core.workload import Workload
 from kvcalc.engines import canonical, get_engine, is_engine
 from kvcalc.engines import names as engine_names
+from kvcalc.engines.base.folder import folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -184,7 +185,7 @@ def _engine(name: str) -> Iterator[Section]:
     engine = get_engine(name)
     if engine.rules:
         yield Section(f"{engine.title or name}: the rules in short", text=engine.rules)
-    home = import_module(type(engine).__module__.removesuffix(".engine"))
+    home = import_module(folder_of(type(engine).__module__))
     yield _rules(f"{name} {engine.version}", max(type(engine).__doc__ or "", home.__doc__ or "", key=len))
     for entry in iter_modules(getattr(home, "__path__", ())):
         module = import_module(f"{home.__name__}.{entry.name}")

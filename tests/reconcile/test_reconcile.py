@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from kvcalc.core.errors import KvcalcError, UsageError
-from kvcalc.engines.base.logs import printed
+from kvcalc.engines.base.printed import printed
 from kvcalc.reconcile import Reconciliation, reconcile
 from kvcalc.reconcile.lines import log_lines
 

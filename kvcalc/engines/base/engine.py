@@ -154,10 +154,10 @@ class Engine(ABC):
     @property
     def share(self) -> Share:
         """What the engine leaves of a card: `SHARE` of its folder's memory.py, else that of an engine that does not say."""
+        from kvcalc.engines.base.folder import beside, folder_of
         from kvcalc.engines.base.memory import UNKNOWN
-        from kvcalc.engines.registry import beside
 
-        own = beside(type(self).__module__.removesuffix(".engine"), "memory")
+        own = beside(folder_of(type(self).__module__), "memory")
         share: Share = UNKNOWN if own is None else own.SHARE
         return share
 

@@ -2,7 +2,7 @@
 
     values(asks("tensor_parallel", whole), "--tensor-parallel-size/-tp")     a key of the request; names of one flag stand with `/`
     settings("vllm", …)                                                    the engine's settings, under their own names
-    values(IDLE, "--host --port")                                          changes no byte of the cache
+    idle_flags(__file__)                                                   change no byte of the cache: a list beside the module
     switches(refused("it …"), "--disable-sliding-window")                  kvcalc has no rule for it
     values(doubted("…"), …)    values(weights("…"), …)                     a warning, always or where a card's memory is divided
 
@@ -12,6 +12,7 @@ The last of several wins, as in the engines. A flag in no table becomes a warnin
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc.core.errors import UsageError
@@ -103,6 +104,18 @@ def settings(engine: str, *, shorts: Mapping[str, str] | None = None, without: I
         takes = {"bool": "nothing", "list": "many"}.get(setting.type, "one")
         flag = Flag(first, takes, sets(setting.name, of_setting(setting)))
         found |= dict.fromkeys((first, *(shorts or {}).get(setting.name, "").split()), flag)
+    return found
+
+
+def idle_flags(module: str) -> dict[str, Flag]:
+    """The flags of `idle_flags.txt` beside a module, which change no byte: under `[nothing]`, `[one]`, … one a line with its spellings."""
+    found: dict[str, Flag] = {}
+    takes = "one"
+    for line in Path(module).with_name("idle_flags.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            takes = line.strip("[]")
+        elif line and not line.startswith("#"):
+            found |= _table(takes, IDLE, "/".join(line.split()))
     return found
 
 

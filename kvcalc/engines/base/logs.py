@@ -17,16 +17,16 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvcalc.core.errors import KvcalcError
-from kvcalc.core.units import GIB, MIB, clean
+from kvcalc.core.units import clean
 from kvcalc.engines import get_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kvcalc.core.architecture import Architecture
+    from kvcalc.engines.base.printed import Printed
     from kvcalc.engines.base.trouble import Longer, Refusal, Truncation
 
-_UNITS = {"GiB": GIB, "MiB": MIB, "GB": GIB, "MB": MIB, "KiB": 1024, "B": 1}
 #: Where no suspect closes a row.
 UNEXPLAINED = "none of the usual reasons explains it: compare model, settings and version"
 _MOST_REASONS = 3
@@ -34,45 +34,6 @@ _MOST_FIGURES = 10_000
 #: Settings of a Workload that a user may know better than a log.
 _GIVEN = ("gpu", "kv_dtype", "tensor_parallel")
 _RANK = re.compile(r"(?<![A-Z])(DP|PP|TP)([0-9]{1,6})(?![0-9])")
-_NUMBER = re.compile(r"[0-9][0-9,]*(?:\.([0-9]+))?")
-
-
-@dataclass(frozen=True, slots=True)
-class Printed:
-    """A number as a log prints it: its value, and half of its last digit. Bytes if it had a unit."""
-
-    value: Fraction
-    half: Fraction
-    unit: str = ""
-    line: int = 0
-
-    @property
-    def low(self) -> Fraction:
-        """The smallest number that prints like this."""
-        return self.value - self.half
-
-    @property
-    def high(self) -> Fraction:
-        """The largest number that prints like this (cut, not rounded, by some engines: one digit more)."""
-        return self.value + self.half * 2
-
-    def holds(self, low: Fraction | float, high: Fraction | float) -> bool:
-        """Some number between `low` and `high` prints like this."""
-        return Fraction(low) <= self.high and Fraction(high) >= self.low
-
-
-def printed(text: str, line: int, unit: str = "", *, digits: int = 0) -> Printed:
-    """`"16.05"` with unit "GiB" → bytes, and half a hundredth of a GiB. A whole number without a unit is exact.
-
-    digits    decimals to which the engine rounds though it drops trailing zeros: with 2, `16.5` is 16.50
-    """
-    match = _NUMBER.fullmatch(text)
-    if match is None:
-        raise ValueError(text)
-    scale = _UNITS.get(unit, 1)
-    digits = max(len(match[1] or ""), digits)
-    half = Fraction(scale, 2 * 10**digits) if digits or scale > 1 else Fraction(0)
-    return Printed(Fraction(text.replace(",", "")) * scale, half, unit, line)
 
 
 @dataclass(frozen=True, slots=True)

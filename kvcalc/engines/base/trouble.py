@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from kvcalc.core.workload import Workload
-    from kvcalc.engines.base.logs import Printed
+    from kvcalc.engines.base.printed import Printed
 
 
 @dataclass(frozen=True, slots=True)

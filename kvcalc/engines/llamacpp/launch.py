@@ -12,7 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.errors import UsageError
 from kvcalc.core.weights import WEIGHT_FORMATS
-from kvcalc.engines.base.flags import IDLE, Flag, Syntax, apply, doubted, go_through, keeps, refused, settings, switches, values, weights
+from kvcalc.engines.base.flags import (
+    Flag,
+    Syntax,
+    apply,
+    doubted,
+    go_through,
+    idle_flags,
+    keeps,
+    refused,
+    settings,
+    switches,
+    values,
+    weights,
+)
 from kvcalc.engines.base.reading import Reading, name, whole
 from kvcalc.engines.base.reading import model as named
 
@@ -158,47 +171,7 @@ _DOUBTED = {
 }
 #: Behind --spec-type, which reads the number of drafts.
 _LAST = values(_drafted, "--spec-draft-n-max")
-_IDLE = {
-    **values(IDLE, """
-        --threads/-t --threads-batch/-tb --cpu-mask/-C --cpu-range/-Cr --cpu-strict --prio --poll --cpu-mask-batch/-Cb --cpu-range-batch/-Crb
-        --cpu-strict-batch --prio-batch --poll-batch --lookup-cache-static/-lcs --lookup-cache-dynamic/-lcd --predict/-n/--n-predict --keep
-        --ctx-checkpoints/-ctxcp/--swa-checkpoints --checkpoint-min-step/-cms --cache-ram/-cram --cache-reuse --prompt/-p --system-prompt/-sys
-        --file/-f --system-prompt-file/-sysf --binary-file/-bf --reverse-prompt/-r --color/-co --output/-o/--output-file --samplers --seed/-s
-        --sampler-seq/--sampling-seq --temp/--temperature --top-k --top-p --min-p --top-nsigma/--top-n-sigma --xtc-probability --xtc-threshold
-        --typical/--typical-p --repeat-last-n --repeat-penalty --presence-penalty --frequency-penalty --dry-multiplier --dry-base
-        --dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker --adaptive-target --adaptive-decay --dynatemp-range --dynatemp-exp
-        --mirostat --mirostat-lr --mirostat-ent --logit-bias/-l --grammar --grammar-file --json-schema/-j --json-schema-file/-jf --pooling
-        --rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor --yarn-beta-slow
-        --yarn-beta-fast --defrag-thold/-dt --image/--audio/--video --image-min-tokens --image-max-tokens --mtmd-batch-max-tokens --video-fps
-        --video-timestamp-interval --video-ffmpeg-dir --load-mode/-lm --lazy-mode/-lzm --numa --device/-dev --main-gpu/-mg --fit/-fit
-        --fit-target/-fitt --fit-ctx/-fitc --control-vector-layer-range --alias/-a --tags --hf-token/-hft --embd-normalize --host --port --path
-        --cors-origins --cors-methods --cors-headers --api-prefix --ui-config/--webui-config --ui-config-file/--webui-config-file --tools
-        --tools-runtime --mcp-servers-config --mcp-servers-json --api-key --api-key-file --ssl-key-file --ssl-cert-file --chat-template-kwargs
-        --timeout/-to --sse-ping-interval --threads-http --slot-save-path --media-path --models-max --reasoning-format --reasoning/-rea
-        --reasoning-effort --reasoning-budget --reasoning-budget-message --chat-template --chat-template-file --slot-prompt-similarity/-sps
-        --sleep-idle-seconds --log-file --log-prompts-dir --log-colors --verbosity/-lv/--log-verbosity
-        --spec-draft-threads/-td/--threads-draft --spec-draft-threads-batch/-tbd/--threads-batch-draft --spec-draft-cpu-mask/-Cd/--cpu-mask-draft
-        --spec-draft-cpu-range/-Crd/--cpu-range-draft --spec-draft-cpu-strict/--cpu-strict-draft --spec-draft-prio/--prio-draft
-        --spec-draft-poll/--poll-draft --spec-draft-cpu-mask-batch/-Cbd/--cpu-mask-batch-draft --spec-draft-poll-batch/--poll-batch-draft
-        --spec-draft-cpu-strict-batch/--cpu-strict-batch-draft --spec-draft-prio-batch/--prio-batch-draft
-        --spec-draft-type-k/-ctkd/--cache-type-k-draft --spec-draft-type-v/-ctvd/--cache-type-v-draft --spec-draft-n-min
-        --spec-draft-override-tensor/-otd/--override-tensor-draft --spec-draft-n-cpu-moe/--spec-draft-ncmoe/-ncmoed/--n-cpu-moe-draft
-        --spec-synth-len --spec-synth-rates --spec-draft-p-split/--draft-p-split --spec-draft-p-min/--draft-p-min
-        --spec-draft-device/-devd/--device-draft --spec-draft-ngl/-ngld/--gpu-layers-draft/--n-gpu-layers-draft --spec-ngram-mod-n-min
-        --spec-ngram-mod-n-max --spec-ngram-mod-n-match --spec-ngram-simple-size-n --spec-ngram-simple-size-m --spec-ngram-simple-min-hits
-        --spec-ngram-map-k-size-n --spec-ngram-map-k-size-m --spec-ngram-map-k-min-hits --spec-ngram-map-k4v-size-n --spec-ngram-map-k4v-size-m
-        --spec-ngram-map-k4v-min-hits --spec-ngram-size-n --spec-ngram-size-m --spec-ngram-min-hits
-    """),
-    **switches(IDLE, """
-        --help/-h/--usage --version --cache-list/-cl --completion-bash --verbose-prompt --display-prompt --cache-idle-slots --context-shift
-        --perf --show-timings --escape/-e --special/-sp --single-turn/-st --multiline-input/-mli --warmup --spm-infill --ignore-eos
-        --backend-sampling/-bs --repack --no-host --cont-batching/-cb --mmproj-auto --mmproj-offload --list-devices --check-tensors --op-offload
-        --reuse-port --cors-credentials --ui-mcp-proxy/--webui-mcp-proxy --agent/-ag --ui/--webui --cache-prompt --metrics --props --slots
-        --models-autoload --jinja --reasoning-preserve --skip-chat-parsing --prefill-assistant --lora-init-without-apply --simple-io --log-disable
-        --log-jsonl --verbose/-v/--log-verbose --offline --log-prefix --log-timestamps --spec-draft-cpu-moe/-cmoed/--cpu-moe-draft
-        --spec-draft-backend-sampling --spec-default
-    """),
-}  # fmt: skip
+_IDLE = idle_flags(__file__)
 _FLAGS: dict[str, Flag] = {**_IDLE, **_DOUBTED, **_REFUSED, **_SETTINGS, **_TRANSLATED, **_LAST}
 #: Short forms that switch off.
 _OFF = {"-no-kvu": "--kv-unified", "-nkvo": "--kv-offload", "-nr": "--repack", "-nocb": "--cont-batching", "-no-ag": "--agent",

@@ -20,7 +20,8 @@ from kvcalc.core.errors import KvcalcError, UsageError
 from kvcalc.core.formats import get_kv_format
 from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
-from kvcalc.engines.base.logs import Printed, Recogniser, Row, Suspects, explained, printed
+from kvcalc.engines.base.logs import Recogniser, Row, Suspects, explained
+from kvcalc.engines.base.printed import Printed, printed
 from kvcalc.engines.base.trouble import Longer, Truncation
 from kvcalc.engines.llamacpp.truncation import MARKS as TRUNCATION_MARKS
 from kvcalc.engines.llamacpp.truncation import TruncationReader, longer, slot

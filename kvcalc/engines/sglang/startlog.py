@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
-from kvcalc.engines.base.logs import Printed, Ranks, Recogniser, Row, Suspects, explained, printed
+from kvcalc.engines.base.logs import Ranks, Recogniser, Row, Suspects, explained
+from kvcalc.engines.base.printed import Printed, printed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,6 +17,7 @@ from kvcalc.engines.base.flags import (
     asks,
     doubted,
     go_through,
+    idle_flags,
     keeps,
     mappings,
     refused,
@@ -50,15 +51,7 @@ _EXPERTS = "spreads experts over ranks"
 _DOUBTED = {
     **values(weights(_EXPERTS, unless=("1",)), "--moe_expert_parallel_size/--ep_size --moe_cluster_parallel_size/--cluster_size"),
 }
-_IDLE = {
-    **values(IDLE, """
-        --tokenizer --custom_tokenizer --host --port --log_level --max_num_tokens --gpus_per_node --num_postprocess_workers
-        --reasoning_parser --tool_parser --otlp_traces_endpoint --media_io_kwargs --chat_template --served_model_name
-    """),
-    **switches(IDLE, """
-        --trust_remote_code --fail_fast_on_attention_window_too_large --enable_chunked_prefill --grpc --telemetry --no-telemetry --help/-h
-    """),
-}  # fmt: skip
+_IDLE = idle_flags(__file__)
 _CACHE = "--kv_cache_config"
 #: Keys of the file alone: those of `kv_cache_config`, and arguments of the LLM that have no flag.
 _FILE = {

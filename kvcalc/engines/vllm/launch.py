@@ -21,9 +21,9 @@ from kvcalc.engines.base.flags import (
     asks,
     doubted,
     go_through,
+    idle_flags,
     keeps,
     lists,
-    perhaps,
     quantized,
     refused,
     sets,
@@ -227,66 +227,7 @@ _DOUBTED = {
     **values(weights("changes the size of the weights"), "--quantization-config"),
 }  # fmt: skip
 
-_IDLE = {
-    **values(IDLE, """
-        --host --port --uds --grpc-port --root-path --ssl-keyfile --ssl-certfile --ssl-ca-certs --ssl-cert-reqs
-        --ssl-ciphers --middleware --allowed-origins --allowed-methods --allowed-headers --uvicorn-log-level --log-level --log-config-file
-        --logging-config --disable-access-log-for-endpoints --max-log-len --h11-max-incomplete-event-size --h11-max-header-count
-        --sse-keep-alive-interval --fingerprint-mode --fingerprint-value --data-parallel-supervisor-port --shutdown-timeout
-        --dp-supervisor-probe-interval-s --dp-supervisor-probe-timeout-s --dp-supervisor-probe-failure-threshold --api-server-count/-asc
-        --chat-template --chat-template-content-format --default-chat-template-kwargs --reasoning-effort-map --response-role
-        --tool-call-parser --tool-parser-plugin --tool-strict-level --tool-server --cohere-format --anthropic-disabled-thinking-effort
-        --reasoning-parser --reasoning-parser-plugin --reasoning-config --structured-outputs-config --generation-config
-        --override-generation-config --tokenizer --tokenizer-mode --tokenizer-revision --code-revision --config-format --seed
-        --max-logprobs --logprobs-mode --io-processor-plugin --renderer-num-workers --pooler-config --allowed-local-media-path
-        --download-dir --safetensors-load-strategy --safetensors-prefetch-num-threads --safetensors-prefetch-block-size
-        --model-loader-extra-config --pt-load-map-location --weight-transfer-config --sleep-mode-backend
-        --distributed-executor-backend --master-addr --master-port --nnodes/-n --node-rank/-r --distributed-timeout-seconds
-        --cpu-distributed-timeout-seconds --device-ids --dcp-comm-backend --dcp-kv-cache-interleave-size --cp-kv-cache-interleave-size
-        --data-parallel-rank/-dpn --data-parallel-start-rank/-dpr --data-parallel-size-local/-dpl --data-parallel-address/-dpa
-        --data-parallel-rpc-port/-dpp --data-parallel-backend/-dpb --ubatch-size --elastic-ep-max-dp-size --dp-sync-interval
-        --dbo-decode-token-threshold --dbo-prefill-token-threshold --eplb-config --expert-placement-strategy
-        --max-parallel-loading-workers --fault-tolerance-config --watchdog-config
-        --prefix-caching-hash-algo --prefix-cache-retention-interval --mamba-cache-mode --replayssm-buffer-len --kv-offloading-backend
-        --mamba-backend --mamba-ssu-algorithm --mamba-cache-philox-rounds
-        --limit-mm-per-prompt --media-io-kwargs --mm-processor-kwargs --mm-processor-cache-gb --mm-processor-cache-type
-        --mm-hasher-algorithm --mm-shm-cache-max-object-size-mb --mm-encoder-tp-mode --mm-encoder-attn-backend --mm-encoder-attn-dtype
-        --mm-encoder-fp8-scale-path --mm-encoder-fp8-scale-save-path --mm-encoder-fp8-scale-save-margin --video-pruning-rate
-        --video-pruning-method --mm-tensor-ipc --mm-processor-device --ec-manager-config
-        --max-loras --max-lora-rank --lora-dtype --max-cpu-loras --default-mm-loras --max-lora-cls-labels
-        --show-hidden-metrics-for-version --otlp-traces-endpoint --per-request-spec-decode-metrics --kv-cache-metrics-sample
-        --custom-histogram-buckets --jit-monitor-mode --profiler-config --kv-events-config --aux-output-config --watermark-config
-        --max-num-scheduled-tokens --max-num-active-seqs --max-num-queued-reqs --max-num-queued-tokens --long-prefill-token-threshold
-        --scheduling-policy --watermark --prefill-schedule-interval --stream-interval
-        --max-cudagraph-capture-size --compilation-config/-cc --optimization-level/-O --kernel-config --ir-op-priority --moe-backend
-        --linear-backend --sparse-indexer-topk-backend
-    """),
-    **perhaps(IDLE, "--hf-token"),
-    **lists(IDLE, """
-        --api-key --served-model-name --lora-modules --lora-target-modules --allowed-media-domains --logits-processors --ignore-patterns
-        --sleep-preserve-parameter-names --numa-bind-nodes --numa-bind-cpus --collect-detailed-traces --cudagraph-capture-sizes
-    """),
-    **switches(IDLE, """
-        --headless --grpc --disable-log-stats --aggregate-engine-logging --fail-on-environ-validation --enable-log-requests
-        --trust-request-chat-template --trust-request-mm-kwargs --return-tokens-as-token-ids --enable-auto-tool-choice
-        --exclude-tools-when-tool-choice-none --enable-prompt-tokens-details --enable-per-request-metrics --enable-server-load-tracking
-        --enable-force-include-usage --enable-tokenizer-info-endpoint --enable-log-outputs --enable-log-deltas
-        --cohere-is-reasoning-model --log-error-stack --tokens-only --enable-scale-out --disable-uvicorn-access-log --allow-credentials
-        --enable-ssl-refresh --enable-request-id-headers --disable-fastapi-docs --enable-offline-docs --enable-flash-late-interaction
-        --trust-remote-code --allow-deprecated-quantization --enforce-eager --enable-return-routed-experts --return-sampling-mask
-        --use-fp64-gumbel --enable-trace-replay --disable-cascade-attn --skip-tokenizer-init --enable-prompt-embeds --enable-sleep-mode
-        --sleep-mode-offload-cudagraph --enable-cumem-allocator --enable-nccl-comm-suspend --use-tqdm-on-load
-        --enable-mamba-cache-stochastic-rounding --numa-bind --dcp-q-replicate --data-parallel-hybrid-lb/-dph
-        --data-parallel-external-lb/-dpe --data-parallel-multi-port-external-lb/-dpm --enable-hc-sp --enable-batch-sharded-sampling
-        --enable-ep-weight-filter --enable-shm-tensor-arena --disable-nccl-for-dp-synchronization --ray-workers-use-nsight
-        --disable-custom-all-reduce --enable-fault-tolerance --kv-sharing-fast-prefill --enable-mm-embeds --interleave-mm-strings
-        --skip-mm-profiling --mm-device-do-normalize --enable-tower-connector-lora --fully-sharded-loras --specialize-active-lora
-        --enable-mixed-moe-lora-format --enable-moe-shared-loras --kv-cache-metrics --cudagraph-metrics --enable-layerwise-nvtx-tracing
-        --enable-mfu-metrics --enable-logging-iteration-details --jit-monitor-verbose --enable-dbo --enable-elastic-ep
-        --long-prefill-token-threshold-adaptive --disable-chunked-mm-input --scheduler-reserve-full-isl --enable-flashinfer-autotune
-        --monokernel
-    """),
-}  # fmt: skip
+_IDLE = idle_flags(__file__)
 
 _FLAGS = {**_IDLE, **_DOUBTED, **_REFUSED, **_SETTINGS, **_TRANSLATED}
 #: `-O3`: a level of optimization in one word.

@@ -15,10 +15,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from kvcalc.core.units import GIB
-from kvcalc.engines.base.logs import printed
+from kvcalc.engines.base.printed import printed
 
 if TYPE_CHECKING:
-    from kvcalc.engines.base.logs import Printed
+    from kvcalc.engines.base.printed import Printed
 
 #: Words of which one stands in every line of interest, those of wrapped pastes included.
 MARKS = (

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.workload import Workload
-from kvcalc.engines.base.logs import Printed, Ranks, Recogniser, Row, Suspects, explained, printed
+from kvcalc.engines.base.logs import Ranks, Recogniser, Row, Suspects, explained
+from kvcalc.engines.base.printed import Printed, printed
 from kvcalc.engines.base.trouble import Refusal
 from kvcalc.engines.vllm.engine import Vllm
 from kvcalc.engines.vllm.refusal import MARKS as REFUSAL_MARKS

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
-from kvcalc.engines.base.logs import Recogniser, Row, explained, printed
+from kvcalc.engines.base.logs import Recogniser, Row, explained
+from kvcalc.engines.base.printed import printed
 from kvcalc.engines.base.trouble import Refusal
 
 if TYPE_CHECKING:
