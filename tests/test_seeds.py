@@ -76,7 +76,7 @@ def test_gemma_2_alternates_and_gemma_3_is_5_to_1() -> None:
 def test_gemma_4_e2b_keeps_15_of_35_layers_not_8() -> None:
     model = kvcalc.load("gemma-4-e2b")
     layers = {
-        kind: [(state.model_dump(), n) for state, n in model.states.items() if state.kind == kind] for kind in ("sliding", "full", "shared")
+        kind: [(state.to_dict(), n) for state, n in model.states.items() if state.kind == kind] for kind in ("sliding", "full", "shared")
     }
     assert model.layers.count == 35
     ((sliding, slid),) = layers["sliding"]

@@ -8,6 +8,7 @@ from kvcalc.core.architecture import Architecture, Layout
 from kvcalc.core.states import Cross, Full, GatedDeltaNet, Index, Latent, Mamba1, Mamba2, Sliding, State
 from kvcalc.core.workload import Workload
 from kvcalc.engines.vllm.engine import Vllm
+from kvcalc.sources.schema import read
 
 if TYPE_CHECKING:
     from kvcalc.core.plan import Plan
@@ -30,8 +31,8 @@ WHISPER = (Full(kv_heads=12, query_heads=12, head_dim=64), Cross(kv_heads=12, qu
 def model(pattern: list[str], count: int, states: dict[str, Any], family: str = "llama", **fields: Any) -> Architecture:
     """An architecture of `count` layers."""
     named = {name: list(value) if isinstance(value, tuple) else [value] for name, value in states.items()}
-    layout = Layout.model_validate({"pattern": pattern, "count": count, "states": named})
-    return Architecture.model_validate({"id": family, "family": family, "dtype": "bfloat16", "layers": layout} | fields)
+    layout = read(Layout, {"pattern": pattern, "count": count, "states": named})
+    return read(Architecture, {"id": family, "family": family, "dtype": "bfloat16", "layers": layout} | fields)
 
 
 def uniform(count: int, *states: State, family: str = "llama", **fields: Any) -> Architecture:

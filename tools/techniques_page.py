@@ -6,6 +6,7 @@ python tools/techniques_page.py
 from __future__ import annotations
 
 import re
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,12 +109,12 @@ def _default(item: Parameter) -> str:
 
 def _fields(kind: str) -> Iterator[str]:
     """What a kvcalc YAML may say about the state."""
-    fields = {name: field for name, field in KINDS[kind].model_fields.items() if name != "kind"}
-    if not fields:
+    own = fields(KINDS[kind])
+    if not own:
         yield "It has no fields."
         return
-    needed = [f"`{name}`" for name, field in fields.items() if field.is_required()]
-    others = [f"`{name}` ({_word(field.default)})" for name, field in fields.items() if not field.is_required()]
+    needed = [f"`{field.name}`" for field in own if field.default is MISSING]
+    others = [f"`{field.name}` ({_word(field.default)})" for field in own if field.default is not MISSING]
     if needed:
         yield f"Required: {', '.join(needed)}." + (" Optional, with their defaults:" if others else "")
     yield ", ".join(others) + "." if others else ""

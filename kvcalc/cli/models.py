@@ -78,6 +78,7 @@ def show(
     output: options.OutputFile = None,
 ) -> int:
     """One model: its layers, and where each number comes from."""
+    from kvcalc.core.fields import plain
     from kvcalc.questions.estimate import model_dict
     from kvcalc.questions.models import show_model
     from kvcalc.render import emit
@@ -88,13 +89,13 @@ def show(
         "schema": "kvcalc.models/1",
         **_NOTHING,
         "model": model_dict(architecture),
-        "architecture": architecture.model_dump(mode="json", exclude_none=True),
+        "architecture": plain(architecture),
         "techniques": list(architecture.techniques),
         "states": [
             {
                 "kind": state.kind,
                 "layers": layers,
-                "fields": {key: value for key, value in state if key != "kind" and value not in (None, False)},
+                "fields": {key: value for key, value in state.to_dict().items() if key != "kind" and value not in (None, False)},
             }
             for state, layers in architecture.states.items()
         ],

@@ -6,88 +6,96 @@
 
 The order is kept because engines group by it, pipeline stages cut it, and sharing refers to it. Everything else is counted:
 plans cost as much as there are different states, not as there are layers.
+
+What comes from outside is checked against these classes by `kvcalc.sources.schema`; made in code, only what contradicts itself is
+refused.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, SerializeAsAny, model_validator
+from typing import TYPE_CHECKING, Annotated, Any
 
 from kvcalc.core.errors import nearest
-from kvcalc.core.states import KINDS, State
+from kvcalc.core.fields import ContradictionError, Exactly, PositiveInt
+from kvcalc.core.states import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvcalc.core.states import AnyState
 
 #: More layers than any model has; keeps a hostile file from making a long list.
 MOST_LAYERS = 4096
 
 _REPEATED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\*([0-9]{1,4}))?", re.ASCII)
-_FROZEN = ConfigDict(frozen=True, extra="forbid", defer_build=True, hide_input_in_errors=True)
 
 
-def parse_state(value: object) -> State:
-    """One state from its YAML mapping, dispatched on `kind`. Raises ValueError naming the kind or the key."""
-    if isinstance(value, State):
-        return value
-    if not isinstance(value, dict):
-        raise ValueError("a state is a mapping with a 'kind'")  # noqa: TRY004  Pydantic turns ValueError into a located message
-    kind = value.get("kind")
-    found = KINDS.get(kind) if isinstance(kind, str) else None
-    if found is None:
-        hint = nearest(str(kind), KINDS) or "known kinds: " + ", ".join(KINDS)
-        raise ValueError(f"unknown kind '{str(kind)[:40]}'; {hint}")
-    for key in value:
-        if key not in found.model_fields:
-            hint = nearest(str(key), found.model_fields) or "known keys: " + ", ".join(found.model_fields)
-            raise ValueError(f"unknown key '{str(key)[:40]}'; {hint}")
-    return found.model_validate(value)
-
-
-def _parse_states(value: object) -> object:
-    """A layer's states: one mapping, or a list of them."""
-    items = value if isinstance(value, list | tuple) else (value,)
-    return tuple(parse_state(item) for item in items)
-
-
-def _expand(value: object) -> object:
-    """`[local*5, global]` → five times local, once global."""
+def expand(value: object) -> object:
+    """`[local*5, global]` → five times local, once global. Raises ValueError for an entry that is no name."""
     if not isinstance(value, list | tuple):
         return value
     names: list[str] = []
     for item in value:
         match = _REPEATED.fullmatch(item) if isinstance(item, str) else None
         if match is None:
-            raise ValueError(f"pattern entry {str(item)[:40]!r} is not a name, nor a name*count")
+            raise ContradictionError(f"pattern entry {str(item)[:40]!r} is not a name, nor a name*count")
         names.extend([match[1]] * int(match[2] or 1))
         if len(names) > MOST_LAYERS:
-            raise ValueError(f"pattern is longer than {MOST_LAYERS} layers")
+            raise ContradictionError(f"pattern is longer than {MOST_LAYERS} layers")
     return tuple(names)
 
 
-States = Annotated[tuple[SerializeAsAny[State], ...], BeforeValidator(_parse_states)]
+class _Pattern:
+    """A layout's pattern as files write it: `name*count` for a run, at least one name."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        inner = {**handler(source), "min_length": 1}
+        return {"type": "function-before", "function": {"type": "no-info", "function": expand}, "schema": inner}
 
 
-class Layout(BaseModel):
-    """Layers in order: `pattern` repeated to `count`, and the states of each name."""
+class _Made:
+    """States that were read one by one before, each under its own place in the file."""
 
-    model_config = _FROZEN
+    def __get_pydantic_core_schema__(self, _source: Any, _handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        return {"type": "tuple", "items_schema": [{"type": "is-instance", "cls": State}], "variadic_item_index": 0}
 
-    pattern: Annotated[tuple[str, ...], BeforeValidator(_expand), Field(min_length=1)]
-    count: Annotated[int, Field(ge=1, le=MOST_LAYERS)]
+
+if TYPE_CHECKING:
+    States = tuple[AnyState, ...]
+else:
+    States = Annotated[tuple[State, ...], _Made()]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Layers in order: `pattern` repeated to `count`, and the states of each name.
+
+    Raises ContradictionError where the two name different things.
+    """
+
+    pattern: Annotated[tuple[str, ...], _Pattern()]
+    count: Annotated[int, Exactly(ge=1, le=MOST_LAYERS)]
     states: dict[str, States]
 
-    @model_validator(mode="after")
-    def _names_are_known(self) -> Layout:
+    def __post_init__(self) -> None:
         for name in dict.fromkeys(self.pattern):
             if name not in self.states:
                 hint = nearest(name, self.states)
-                raise ValueError(f"pattern names '{name}', which has no entry under states" + (f"; {hint}" if hint else ""))
+                raise ContradictionError(f"pattern names '{name}', which has no entry under states" + (f"; {hint}" if hint else ""))
         for name in self.states:
             if name not in self.pattern:
-                raise ValueError(f"states.{name} is not used by the pattern")
-        return self
+                raise ContradictionError(f"states.{name} is not used by the pattern")
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.pattern, self.count, tuple(self.states.items())))
 
     @cached_property
     def order(self) -> tuple[str, ...]:
@@ -95,42 +103,40 @@ class Layout(BaseModel):
         times = -(-self.count // len(self.pattern))
         return (self.pattern * times)[: self.count]
 
-    def layer(self, index: int) -> tuple[State, ...]:
+    def layer(self, index: int) -> States:
         """The states of layer `index` (0-based)."""
         return self.states[self.order[index]]
 
     @cached_property
-    def counts(self) -> dict[State, int]:
+    def counts(self) -> dict[AnyState, int]:
         """How many layers keep each state, in order of first appearance."""
         return count_states(self, self.order)
 
 
-def count_states(layout: Layout, order: tuple[str, ...]) -> dict[State, int]:
+def count_states(layout: Layout, order: tuple[str, ...]) -> dict[AnyState, int]:
     """How many of the layers named in `order` keep each state; a state twice in a layer counts twice."""
-    found: dict[State, int] = {}
+    found: dict[AnyState, int] = {}
     for name, layers in Counter(order).items():
         for state in layout.states[name]:
             found[state] = found.get(state, 0) + layers
     return found
 
 
-class Source(BaseModel):
+@dataclass(frozen=True)
+class Source:
     """Where the numbers come from, and how sure each is."""
-
-    model_config = _FROZEN
 
     file: str
     where: str = ""
     revision: str = ""
     read: str = ""
     #: Fields that were not read from the released file, with how they are known instead ("class default", "catalogue").
-    assumed: dict[str, str] = Field(default_factory=dict)
+    assumed: dict[str, str] = field(default_factory=dict)
 
 
-class Expectation(BaseModel):
+@dataclass(frozen=True)
+class Expectation:
     """A figure that the tests hold the file to, worked by hand or measured."""
-
-    model_config = _FROZEN
 
     context: PositiveInt
     bytes: PositiveInt
@@ -140,7 +146,8 @@ class Expectation(BaseModel):
     note: str = ""
 
 
-class Architecture(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
     """A model: identity, layers, and the few facts that engines' rules are keyed on.
 
     family         the inner model_type of its config.json ("gemma3_text", "deepseek_v3")
@@ -150,8 +157,6 @@ class Architecture(BaseModel):
     traits         facts that a single engine needs, under the config's own names (num_experts, quantization, …)
     assumptions    what the reader filled in, sentence by sentence; printed with every answer
     """
-
-    model_config = _FROZEN
 
     id: str
     name: str = ""
@@ -166,12 +171,15 @@ class Architecture(BaseModel):
     hidden_dim: PositiveInt | None = None
     layers: Layout
     draft: Layout | None = None
-    traits: dict[str, Any] = Field(default_factory=dict)
+    traits: dict[str, Any] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
     expect: tuple[Expectation, ...] = ()
 
+    def __hash__(self) -> int:
+        return hash((self.id, self.family, self.dtype, self.layers))
+
     @property
-    def states(self) -> dict[State, int]:
+    def states(self) -> dict[AnyState, int]:
         """How many layers keep each state."""
         return self.layers.counts
 
@@ -181,13 +189,12 @@ class Architecture(BaseModel):
         return tuple(dict.fromkeys(technique_of(state) for state in self.layers.counts if state.technique != "none"))
 
 
-def technique_of(state: State) -> str:
+def technique_of(state: AnyState) -> str:
     """`mha`, `gqa` or `mqa` for full attention with known query heads, else the state's own technique."""
-    if state.technique != "full":
+    if state.kind != "full":
         return state.technique
-    kv_heads, query_heads = getattr(state, "kv_heads", 0), getattr(state, "query_heads", None)
-    if kv_heads == 1 and query_heads != 1:
+    if state.kv_heads == 1 and state.query_heads != 1:
         return "mqa"
-    if query_heads is None:
+    if state.query_heads is None:
         return "full"
-    return "mha" if query_heads == kv_heads else "gqa"
+    return "mha" if state.query_heads == state.kv_heads else "gqa"

@@ -25,7 +25,7 @@ from kvcalc.lab.frame import Step, Weights, merge, rotate, split
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.lab.frame import Store
     from kvcalc.lab.sizes import Sizes
 
@@ -64,7 +64,7 @@ class Sight(Protocol):
         """Whether the query at one position sees the key at another; the tensors broadcast."""
         ...
 
-    def state(self, kv_heads: int, head_dim: int, query_heads: int) -> State:
+    def state(self, kv_heads: int, head_dim: int, query_heads: int) -> AnyState:
         """What is kept of it."""
         ...
 
@@ -103,7 +103,7 @@ class Causal:
         """Not the future."""
         return key_at <= query_at
 
-    def state(self, kv_heads: int, head_dim: int, query_heads: int) -> State:
+    def state(self, kv_heads: int, head_dim: int, query_heads: int) -> AnyState:
         """K and V of every token."""
         return Full(kv_heads=kv_heads, head_dim=head_dim, query_heads=query_heads)
 
@@ -148,7 +148,7 @@ class Attention:
         self.out = weights.matrix(self.heads * self.width, sizes.dim)
 
     @property
-    def states(self) -> tuple[State, ...]:
+    def states(self) -> tuple[AnyState, ...]:
         """One state: K and V of the tokens in sight."""
         return (self.sight.state(self.kv_heads, self.width, self.heads),)
 

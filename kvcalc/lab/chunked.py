@@ -22,7 +22,7 @@ from kvcalc.lab.sliding import Ring, window
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.lab.frame import Decoder, Store
     from kvcalc.lab.sizes import Sizes
 
@@ -37,7 +37,7 @@ class Chunk:
         """Not the future, and the same chunk."""
         return (key_at <= query_at) & (key_at // self.size == query_at // self.size)
 
-    def state(self, kv_heads: int, head_dim: int, query_heads: int) -> State:
+    def state(self, kv_heads: int, head_dim: int, query_heads: int) -> AnyState:
         """K and V of one chunk."""
         return Chunked(chunk=self.size, kv_heads=kv_heads, head_dim=head_dim, query_heads=query_heads)
 

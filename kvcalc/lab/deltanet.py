@@ -35,7 +35,7 @@ from kvcalc.lab.lesson import Lesson
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.lab.frame import Decoder, Mixer, Store
     from kvcalc.lab.sizes import Sizes
     from kvcalc.lab.trial import Trial
@@ -58,7 +58,7 @@ class DeltaNet:
         self.out = weights.matrix(inner, sizes.dim)
 
     @property
-    def states(self) -> tuple[State, ...]:
+    def states(self) -> tuple[AnyState, ...]:
         """One state: the matrices and the convolution's columns."""
         heads, width = self.heads, self.width
         return (GatedDeltaNet(key_heads=heads, value_heads=heads, key_head_dim=width, value_head_dim=width, conv_kernel=KERNEL),)

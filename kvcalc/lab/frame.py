@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from kvcalc.core.architecture import Architecture
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.lab.sizes import Sizes
 
 #: Rotary positions turn at base^(-2i/d) (RoFormer, arXiv:2104.09864).
@@ -98,7 +98,7 @@ class Mixer(Protocol):
     """How a layer lets tokens see each other."""
 
     @property
-    def states(self) -> tuple[State, ...]:
+    def states(self) -> tuple[AnyState, ...]:
         """What kvcalc says that the layer keeps."""
         ...
 
@@ -190,7 +190,7 @@ class Decoder:
         """The same decoder as kvcalc describes models: a layout of states."""
         from kvcalc.core.architecture import Architecture, Layout
 
-        names: dict[tuple[State, ...], str] = {}
+        names: dict[tuple[AnyState, ...], str] = {}
         for mixer in self.mixers:
             names.setdefault(mixer.states, f"kind{len(names)}")
         pattern = tuple(names[mixer.states] for mixer in self.mixers)

@@ -29,7 +29,7 @@ from kvcalc.lab.lesson import Lesson
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.lab.frame import Decoder, Store
     from kvcalc.lab.sizes import Sizes
     from kvcalc.lab.trial import Trial
@@ -70,7 +70,7 @@ class LatentAttention:
         self.out = weights.matrix(self.heads * self.nope, sizes.dim)
 
     @property
-    def states(self) -> tuple[State, ...]:
+    def states(self) -> tuple[AnyState, ...]:
         """One state: the rows."""
         return (Latent(latent_dim=self.latent, rope_dim=self.rope, query_heads=self.heads, nope_dim=self.nope),)
 

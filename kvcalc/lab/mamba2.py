@@ -27,7 +27,7 @@ from kvcalc.lab.lesson import Lesson
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.lab.frame import Decoder, Store
     from kvcalc.lab.sizes import Sizes
     from kvcalc.lab.trial import Trial
@@ -48,7 +48,7 @@ class Mamba:
         self.out = weights.matrix(self.inner, sizes.dim)
 
     @property
-    def states(self) -> tuple[State, ...]:
+    def states(self) -> tuple[AnyState, ...]:
         """One state: the matrices and the convolution's columns."""
         return (Mamba2(heads=self.heads, head_dim=self.width, state_dim=self.state_dim, groups=1, conv_kernel=KERNEL),)
 

@@ -12,6 +12,7 @@ where every token sees the later ones too, keys and values do change, and there 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvcalc.core.states.attention import Nothing
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 def nothing(decoder: Decoder, trial: Trial) -> Figure:
     """The same layers with the state `none`."""
     layout = decoder.architecture().layers
-    empty = layout.model_copy(update={"states": dict.fromkeys(layout.states, (Nothing(),))})
-    found = plan(decoder.architecture().model_copy(update={"layers": empty}), trial.longest)
+    empty = replace(layout, states=dict.fromkeys(layout.states, (Nothing(),)))
+    found = plan(replace(decoder.architecture(), layers=empty), trial.longest)
     return Figure(found.total, formula(found) or "nothing is kept")
 
 

@@ -21,7 +21,7 @@ from kvcalc.lab.lesson import Lesson
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.lab.frame import Decoder, Mixer, Store
     from kvcalc.lab.sizes import Sizes
     from kvcalc.lab.trial import Trial
@@ -49,7 +49,7 @@ class Reader:
         self.out = weights.matrix(self.heads * self.width, sizes.dim)
 
     @property
-    def states(self) -> tuple[State, ...]:
+    def states(self) -> tuple[AnyState, ...]:
         """One state that owns nothing."""
         return (Shared(shares_with=self.producer),)
 

@@ -29,7 +29,7 @@ from kvcalc.lab.lesson import Lesson
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.lab.attention import Sight
     from kvcalc.lab.frame import Decoder, Store
     from kvcalc.lab.sizes import Sizes
@@ -49,7 +49,7 @@ class Window:
         """Not the future, and fewer than `size` back."""
         return (key_at <= query_at) & (query_at - key_at < self.size)
 
-    def state(self, kv_heads: int, head_dim: int, query_heads: int) -> State:
+    def state(self, kv_heads: int, head_dim: int, query_heads: int) -> AnyState:
         """K and V of the window."""
         return Sliding(window=self.size, kv_heads=kv_heads, head_dim=head_dim, query_heads=query_heads)
 

@@ -28,7 +28,7 @@ from kvcalc.lab.sizes import DTYPE
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.lab.frame import Decoder, Store
     from kvcalc.lab.sizes import Sizes
     from kvcalc.lab.trial import Trial
@@ -67,7 +67,7 @@ class SparseAttention(LatentAttention):
         self.to_index_weight = weights.matrix(sizes.dim, self.index_heads)
 
     @property
-    def states(self) -> tuple[State, ...]:
+    def states(self) -> tuple[AnyState, ...]:
         """Two states: MLA's rows, and the index keys."""
         return (*super().states, Index(index_dim=self.index_dim, top_k=self.top_k, format=DTYPE))
 

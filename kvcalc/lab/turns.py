@@ -31,7 +31,7 @@ from kvcalc.lab.trial import Sequence, Trial, draw
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.lab.frame import Decoder, Store
     from kvcalc.lab.sizes import Sizes
 
@@ -53,7 +53,7 @@ class SinksAndWindow:
         """Not the future, and a sink or fewer than `size` back."""
         return (key_at <= query_at) & ((key_at < self.sinks) | (query_at - key_at < self.size))
 
-    def state(self, kv_heads: int, head_dim: int, query_heads: int) -> State:
+    def state(self, kv_heads: int, head_dim: int, query_heads: int) -> AnyState:
         """As many rows as a window of both together."""
         return Sliding(window=self.sinks + self.size, kv_heads=kv_heads, head_dim=head_dim, query_heads=query_heads)
 

@@ -139,7 +139,7 @@ def _retyped(architecture: Architecture, model: str, reading: Reading) -> Any:
     if reading.dtype is None or reading.dtype == architecture.dtype:
         return model
     said = f"the command runs the model in {reading.dtype}"
-    return architecture.model_copy(update={"dtype": reading.dtype, "assumptions": (*architecture.assumptions, said), "expect": ()})
+    return replace(architecture, dtype=reading.dtype, assumptions=(*architecture.assumptions, said), expect=())
 
 
 def _cards(gpu: str | None, reading: Reading) -> tuple[str | None, int]:

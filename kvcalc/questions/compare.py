@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.architecture import Architecture, Layout
 from kvcalc.core.errors import EngineRejectsError, KvcalcError, UnsupportedArchitectureError, UsageError, nearest
+from kvcalc.core.fields import field_names
 from kvcalc.core.plan import Line
 from kvcalc.core.units import clean, human, parse_tokens
 from kvcalc.engines import canonical, get_engine
@@ -24,6 +25,7 @@ from kvcalc.questions.set_fields import override
 from kvcalc.questions.techniques import Case, Step, Technique, Used, apply, build, parse
 from kvcalc.questions.work import Work, attended, work
 from kvcalc.sources import load
+from kvcalc.sources.schema import read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -192,7 +194,7 @@ def _geometry(asked: Comparing, techniques: list[Technique]) -> tuple[Architectu
     parameters = {item.name for technique in techniques for item in technique.parameters}
     if asked.models:
         architecture = load(asked.models[0])
-        fields = {key for state in architecture.states for key in type(state).model_fields}
+        fields = {key for state in architecture.states for key in field_names(state)}
         own = {key: value for key, value in asked.settings.items() if key in fields or key not in parameters}
         rest = {key: value for key, value in asked.settings.items() if key in parameters}
         return (override(architecture, own) if own else architecture), rest
@@ -213,19 +215,14 @@ def introduction(fields: Mapping[str, str]) -> Architecture:
     heads, width = sizes["query_heads"], sizes["head_dim"]
     state = build("full", {"query_heads": heads, "kv_heads": heads, "head_dim": width})
     try:
-        layout = Layout(pattern=("full",), count=sizes["layers"], states={"full": (state,)})
+        layout = read(Layout, {"pattern": ("full",), "count": sizes["layers"], "states": {"full": (state,)}})
     except ValueError:
         raise UsageError(f"--set layers: {sizes['layers']:,} is out of range", "no model has so many layers") from None
     base = Architecture(id="introduction", family="introduction", dtype="bf16", hidden_dim=heads * width, layers=layout)
     rest = {key: value for key, value in fields.items() if key not in INTRODUCTION}
     changed = override(base, rest) if rest else base
-    return changed.model_copy(
-        update={
-            "assumptions": (f"geometry: {sizes['layers']} layers, {heads} heads x {width}, 2 bytes an element",)
-            if not rest
-            else changed.assumptions
-        }
-    )
+    said = (f"geometry: {sizes['layers']} layers, {heads} heads x {width}, 2 bytes an element",)
+    return changed if rest else replace(changed, assumptions=said)
 
 
 def _plan(case: Case, engine: str) -> Plan:

@@ -8,7 +8,7 @@ import_model    MODEL as a catalogue YAML
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,4 +175,4 @@ def import_model(model: str, model_id: str | None = None) -> str:
         raise UsageError(
             f"--id: '{clean(model_id, 40)}' is no catalogue id", "lower-case letters, digits, '.', '_' and '-', such as llama-2-7b"
         )
-    return to_yaml(architecture.model_copy(update={"id": model_id or catalogue.id_from(architecture.id)}))
+    return to_yaml(replace(architecture, id=model_id or catalogue.id_from(architecture.id)))

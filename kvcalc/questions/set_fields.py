@@ -12,10 +12,12 @@ Errors: `UsageError` for a field that nothing has, or a value that the state ref
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.architecture import Architecture, Layout
 from kvcalc.core.errors import UsageError, nearest
+from kvcalc.core.fields import field_names
 from kvcalc.core.formats import get_format
 from kvcalc.core.units import clean, parse_tokens
 from kvcalc.sources.validation import sentences
@@ -23,7 +25,7 @@ from kvcalc.sources.validation import sentences
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
 
 
 def _word(text: str) -> str:
@@ -40,6 +42,8 @@ _MODEL_FIELDS: dict[str, Callable[[str], Any]] = {
     "max_context": lambda text: parse_tokens(text, "--set max_context"),
     "parameters": lambda text: parse_tokens(text, "--set parameters"),
 }
+#: How a truth value is written.
+_TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 #: Fields of the layers as a whole.
 _LAYOUT_FIELDS = ("layers", "producer_layers")
 
@@ -50,11 +54,11 @@ def override(architecture: Architecture, fields: Mapping[str, str]) -> Architect
     states = {name: value for name, value in fields.items() if name not in model and name not in _LAYOUT_FIELDS}
     layout = _with_fields(architecture.layers, states)
     if "layers" in fields:
-        layout = _checked(Layout, {**layout.model_dump(), "count": parse_tokens(fields["layers"], "--set layers")}, "layers")
+        layout = _checked(
+            Layout, {"pattern": layout.pattern, "count": parse_tokens(fields["layers"], "--set layers"), "states": layout.states}, "layers"
+        )
     said = ", ".join(f"{name}={clean(value, 40)}" for name, value in fields.items())
-    changed = architecture.model_copy(
-        update={**model, "layers": layout, "assumptions": (*architecture.assumptions, f"what-if: {said}"), "expect": ()}
-    )
+    changed = replace(architecture, **model, layers=layout, assumptions=(*architecture.assumptions, f"what-if: {said}"), expect=())
     if "producer_layers" in fields:
         from kvcalc.questions.techniques import share_layers
 
@@ -74,32 +78,37 @@ def _with_fields(layout: Layout, fields: Mapping[str, str]) -> Layout:
     return Layout(pattern=layout.pattern, count=layout.count, states=states)
 
 
-def _state(name: str, state: State, fields: Mapping[str, str], unused: dict[str, str]) -> State:
+def _state(name: str, state: AnyState, fields: Mapping[str, str], unused: dict[str, str]) -> AnyState:
     """One state of the layers called `name`; the fields that it has are struck out of `unused`."""
     found: dict[str, str] = {}
     for key, value in fields.items():
         where, dot, field = key.rpartition(".")
-        if field in type(state).model_fields and field != "kind" and (not dot or where == name):
+        if field in field_names(state) and (not dot or where == name):
             found[field] = value
             unused.pop(key, None)
     if not found:
         return state
-    changed: State = _checked(type(state), {**state.model_dump(), **{key: _value(text) for key, text in found.items()}}, ", ".join(found))
+    own = {field: getattr(state, field) for field in field_names(state)}
+    changed: AnyState = _checked(type(state), own | {key: _value(text) for key, text in found.items()}, ", ".join(found))
     return changed
 
 
 def _value(text: str) -> Any:
-    """Numbers as numbers (k = 1024), `none` as None, other words as they are: the state checks them."""
+    """Numbers as numbers (k = 1024), `none` as None, `true` as true, other words as they are: the state checks them."""
     if text.lower() in ("none", "null"):
         return None
+    if text.lower() in _TRUTH:
+        return _TRUTH[text.lower()]
     return parse_tokens(text, "--set", least=0) if text[:1].isdigit() else text
 
 
-def _checked(model: Any, values: dict[str, Any], what: str) -> Any:
+def _checked(kind: type[Any], values: dict[str, Any], what: str) -> Any:
     from pydantic import ValidationError
 
+    from kvcalc.sources.schema import read
+
     try:
-        return model.model_validate(values)
+        return read(kind, values)
     except ValidationError as error:
         message, place, _ = next(sentences(error))
         where = next((str(step) for step in place if step in what.split(", ")), what)
@@ -109,7 +118,7 @@ def _checked(model: Any, values: dict[str, Any], what: str) -> Any:
 def _unknown(layout: Layout, key: str) -> UsageError:
     known = [*_MODEL_FIELDS, *_LAYOUT_FIELDS]
     for name, entry in layout.states.items():
-        fields = [field for state in entry for field in type(state).model_fields if field != "kind"]
+        fields = [field for state in entry for field in field_names(state)]
         known.extend([*fields, *(f"{name}.{field}" for field in fields)] if "." in key else fields)
     known = list(dict.fromkeys(known))
     return UsageError(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kvcalc.core.architecture import Architecture, Layout
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
 
 #: Widths of all projections of a recurrent layer, in and out, over the hidden width (the reference implementations).
 #: gated DeltaNet: q, k, v through the convolution, gate and output of value width, two numbers a head
@@ -135,7 +135,7 @@ def work(architecture: Architecture, tokens: int) -> Work | None:
         if state.is_recurrent:
             if state.kind not in _RECURRENT_WIDTHS or hidden is None:
                 return None
-            projection = layers * hidden * _RECURRENT_WIDTHS[state.kind](state.model_dump())
+            projection = layers * hidden * _RECURRENT_WIDTHS[state.kind](state.to_dict())
             elements = 2 * layers * sum(buffer.elements for buffer in state.buffers() if buffer.role == "recurrent")
             once = [once[0] + projection * tokens, once[1] + elements * tokens]
             again = [again[0] + projection * _triangle(tokens), again[1] + elements * _triangle(tokens)]
@@ -189,20 +189,20 @@ def _attention_layers(architecture: Architecture) -> dict[_Layer, int]:
     return found
 
 
-def _producer(layout: Layout, entry: tuple[State, ...]) -> str | None:
+def _producer(layout: Layout, entry: tuple[AnyState, ...]) -> str | None:
     """The name of the layer that a sharing layer reads; None for any other, or where it is not known."""
     index = next((getattr(state, "shares_with", None) for state in entry if state.kind == "shared"), None)
     return None if index is None or index >= layout.count else layout.order[index]
 
 
-def _attention(entry: tuple[State, ...]) -> State | None:
+def _attention(entry: tuple[AnyState, ...]) -> AnyState | None:
     """The layer's attention; None if it has none, or a kind whose positions kvcalc does not count."""
     if any(state.kind == "compressed" for state in entry):
         return None
     return next((state for state in entry if state.kind in _ATTENTION), None)
 
 
-def _sight(entry: tuple[State, ...]) -> Reach | None:
+def _sight(entry: tuple[AnyState, ...]) -> Reach | None:
     state = _attention(entry)
     if state is None:
         return None
@@ -212,7 +212,7 @@ def _sight(entry: tuple[State, ...]) -> Reach | None:
     return Reach("tokens") if window is None else Reach("window", window)
 
 
-def _reach(entry: tuple[State, ...], sparse: int | None) -> Reach | None:
+def _reach(entry: tuple[AnyState, ...], sparse: int | None) -> Reach | None:
     """`sparse` is the model's top_k: a latent layer without index keys of its own reuses an earlier layer's choice."""
     sight = _sight(entry)
     indexed = any(state.kind == "index" for state in entry)
@@ -223,9 +223,9 @@ def _reach(entry: tuple[State, ...], sparse: int | None) -> Reach | None:
     return Reach("window", min(sight.size, sparse) if sight.kind == "window" else sparse)
 
 
-def _widths(entry: tuple[State, ...]) -> _Widths | None:
+def _widths(entry: tuple[AnyState, ...]) -> _Widths | None:
     state = _attention(entry)
-    fields = state.model_dump() if state is not None else {}
+    fields = state.to_dict() if state is not None else {}
     heads = fields.get("query_heads")
     if heads is None:
         return None

@@ -3,31 +3,36 @@
     check(document) ── plain values ── unknown keys, set aside ── states, one by one ── Architecture ── formats and layers named
                                               each problem: file, line, path, one sentence of our own
 
-Pydantic checks the types, strictly (no `"32"`, no `true` for a number); its texts are translated, because users do not know it.
+`schema` checks the types, strictly (no `"32"`, no `true` for a number); Pydantic's texts are translated, because users do not know it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from kvcalc.core.architecture import Architecture, Expectation, Layout, Source
 from kvcalc.core.errors import InvalidConfigError, UsageError, nearest
+from kvcalc.core.fields import field_names
 from kvcalc.core.formats import get_format
-from kvcalc.core.states import KINDS, State
+from kvcalc.core.states import KINDS
 from kvcalc.core.states.attention import Nothing
 from kvcalc.core.states.base import CACHE, MODEL
 from kvcalc.core.units import LARGEST, clean
+from kvcalc.sources.schema import read
 from kvcalc.sources.validation import sentences
 from kvcalc.sources.yaml_reader import DEEPEST, Document, Path, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_Model = TypeVar("_Model", bound=BaseModel)
+    from kvcalc.core.states import AnyState
+
+_Class = TypeVar("_Class")
 
 
 def read_document(document: Document) -> Architecture:
@@ -73,9 +78,6 @@ class _Checker:
                 self._known(entry, ("expect", index), Expectation)
         for name in ("layers", "draft"):
             self._states(value.get(name), name)
-        for name in ("expect", "assumptions"):
-            if isinstance(value.get(name), list):
-                value[name] = tuple(value[name])
         architecture = self._built(Architecture, value, ())
         if architecture is not None:
             self._names(architecture)
@@ -96,11 +98,11 @@ class _Checker:
             return 1
         return value
 
-    def _known(self, value: Any, path: Path, model: type[BaseModel]) -> None:
-        """Report the keys that `model` does not have, and set them aside."""
+    def _known(self, value: Any, path: Path, kind: type) -> None:
+        """Report the keys that `kind` does not have, and set them aside."""
         if not isinstance(value, dict):
             return
-        fields = model.model_fields
+        fields = field_names(kind)
         for key in [key for key in value if key not in fields]:
             meant = next(iter(get_close_matches(key, fields, n=1, cutoff=0.5)), None)
             hint = f"did you mean '{meant}'?" if meant else "known keys: " + ", ".join(fields)
@@ -119,23 +121,24 @@ class _Checker:
             places = [(*path, index) for index in range(len(items))] if isinstance(value, list) else [path]
             states[key] = tuple(self._state(item, place) for item, place in zip(items, places, strict=True))
 
-    def _state(self, value: Any, path: Path) -> State:
+    def _state(self, value: Any, path: Path) -> AnyState:
         if not isinstance(value, dict):
             self.say(path, "is not a mapping; write it like {kind: full, kv_heads: 8, head_dim: 128}")
             return Nothing()
         kind = value.get("kind")
-        model = KINDS.get(kind) if isinstance(kind, str) else None
-        if model is None:
+        found = KINDS.get(kind) if isinstance(kind, str) else None
+        if found is None:
             known = "known kinds: " + ", ".join(KINDS)
             hint = nearest(kind, KINDS, most=1) if isinstance(kind, str) else ""
             self.say(path, f"unknown kind '{clean(kind, 40)}'; {hint or known}" if "kind" in value else f"key 'kind' is missing; {known}")
             return Nothing()
-        self._known(value, path, model)
-        return self._built(model, value, path) or Nothing()
+        fields = {key: inner for key, inner in value.items() if key != "kind"}
+        self._known(fields, path, found)
+        return self._built(found, fields, path) or Nothing()
 
-    def _built(self, model: type[_Model], value: dict[str, Any], path: Path) -> _Model | None:
+    def _built(self, kind: type[_Class], value: dict[str, Any], path: Path) -> _Class | None:
         try:
-            return model.model_validate(value, strict=True)
+            return read(kind, value)
         except ValidationError as error:
             for message, place, missing in sentences(error):
                 if (*path, *place, missing) not in self.misspelt:
@@ -172,7 +175,7 @@ def _with_assumed(architecture: Architecture) -> Architecture:
     sentence = assumed_sentence(architecture.source)
     if not sentence or sentence in architecture.assumptions:
         return architecture
-    return architecture.model_copy(update={"assumptions": (*architecture.assumptions, sentence)})
+    return replace(architecture, assumptions=(*architecture.assumptions, sentence))
 
 
 def _formats(architecture: Architecture) -> Iterator[tuple[Path, str]]:

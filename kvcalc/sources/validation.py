@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.core.fields import ContradictionError
 from kvcalc.core.units import clean
 
 if TYPE_CHECKING:
@@ -30,11 +31,10 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "bool_type": lambda _: "must be true or false",
     "bool_parsing": lambda _: "must be true or false",
     "dict_type": lambda _: "must be a mapping",
-    "model_type": lambda _: "must be a mapping",
+    "dataclass_type": lambda _: "must be a mapping",
     "tuple_type": lambda _: "must be a list",
     "list_type": lambda _: "must be a list",
     "too_short": lambda _: "must not be empty",
-    "literal_error": lambda ctx: f"must be {ctx['expected']}",
     "value_error": lambda ctx: str(ctx["error"]),
 }
 
@@ -53,8 +53,10 @@ def sentences(error: ValidationError) -> Iterator[tuple[str, tuple[str | int, ..
         yield message + shown, place, ""
 
 
-def first(error: ValidationError) -> str:
-    """The first error as one sentence: `kv_heads: must be more than 0, not 0`."""
+def first(error: ContradictionError | ValidationError) -> str:
+    """The first error as one sentence: `kv_heads: must be more than 0, not 0`. A ContradictionError is a sentence already."""
+    if isinstance(error, ContradictionError):
+        return str(error)
     message, place, _ = next(sentences(error))
     where = ".".join(clean(step, 40) for step in place)
     return f"{where}: {message}" if where else message

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.sources.yaml_reader import plain_scalar
@@ -16,10 +17,8 @@ from kvcalc.sources.yaml_reader import plain_scalar
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pydantic import BaseModel
-
-    from kvcalc.core.architecture import Architecture, Layout
-    from kvcalc.core.states import State
+    from kvcalc.core.architecture import Architecture, Expectation, Layout, Source
+    from kvcalc.core.states import AnyState
 
 _WIDTH = 140
 #: Text that needs no quotes anywhere; words that other YAML readers take for truth values get them.
@@ -82,15 +81,17 @@ def _layout(layout: Layout) -> list[str]:
     return lines
 
 
-def _state(state: State) -> dict[str, Any]:
+def _state(state: AnyState) -> dict[str, Any]:
     """A state's fields that differ from their defaults, `kind` first."""
     found = {"kind": state.kind, **_fields(state)}
     rank = {name: place for place, name in enumerate(_STATE_ORDER)}
     return dict(sorted(found.items(), key=lambda item: rank.get(item[0], len(rank))))
 
 
-def _fields(model: BaseModel) -> dict[str, Any]:
-    return model.model_dump(exclude_defaults=True)
+def _fields(part: AnyState | Expectation | Source) -> dict[str, Any]:
+    """The fields that differ from their defaults; an empty mapping is one."""
+    found = {field.name: (getattr(part, field.name), field.default) for field in fields(part)}
+    return {name: value for name, (value, default) in found.items() if value not in (default, {})}
 
 
 def _entry(key: str, value: Any, indent: str) -> list[str]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kvcalc.core.architecture import Architecture
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
 
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 _HIDDEN = ("hidden_size", "n_embd", "d_model")
@@ -97,7 +97,7 @@ def mirror(architecture: Architecture, defaults: Mapping[str, Any]) -> dict[str,
         if inner and architecture.hidden_dim:
             fields.write(_INNER, inner)
             fields.write(_EXPAND, inner // architecture.hidden_dim)
-    heads = next((state.model_dump() for state in architecture.states if state.kind in ("full", "sliding", "chunked")), None)
+    heads = next((state.to_dict() for state in architecture.states if state.kind in ("full", "sliding", "chunked")), None)
     if heads is not None and heads["query_heads"] and heads["query_heads"] * heads["head_dim"] != architecture.hidden_dim:
         # Classes that derive the width take one from the file too.
         fields.found.setdefault("head_dim", heads["head_dim"])
@@ -133,9 +133,9 @@ class _Fields:
             self.found.setdefault(name, value)
 
 
-def _facts(states: Iterable[State]) -> dict[str, dict[str, Any]]:
+def _facts(states: Iterable[AnyState]) -> dict[str, dict[str, Any]]:
     """The fields of one state of each kind."""
-    return {state.kind: state.model_dump() for state in reversed(list(states))}
+    return {state.kind: state.to_dict() for state in reversed(list(states))}
 
 
 # Families whose fields say more than the states of one kind.

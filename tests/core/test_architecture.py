@@ -6,14 +6,17 @@ import pytest
 from pydantic import ValidationError
 
 from kvcalc.core.architecture import Architecture, Layout, technique_of
+from kvcalc.core.fields import plain
 from kvcalc.core.states import Full, Latent, Sliding
+from kvcalc.sources.schema import checked, read
+from kvcalc.sources.validation import first
 
-LOCAL = {"kind": "sliding", "window": 1024, "kv_heads": 16, "head_dim": 128}
-GLOBAL = {"kind": "full", "kv_heads": 16, "head_dim": 128}
+LOCAL = Sliding(window=1024, kv_heads=16, head_dim=128)
+GLOBAL = Full(kv_heads=16, head_dim=128)
 
 
 def layout(pattern: list[str], count: int) -> Layout:
-    return Layout.model_validate({"pattern": pattern, "count": count, "states": {"local": LOCAL, "global": [GLOBAL]}})
+    return read(Layout, {"pattern": pattern, "count": count, "states": {"local": [LOCAL], "global": [GLOBAL]}})
 
 
 def test_the_pattern_repeats_to_the_count() -> None:
@@ -28,23 +31,25 @@ def test_the_pattern_repeats_to_the_count() -> None:
     [
         ({"pattern": ["loca", "global"]}, "did you mean 'local'"),
         ({"pattern": ["local"]}, "not used by the pattern"),
-        ({"pattern": []}, "at least 1"),
+        ({"pattern": []}, "pattern: must not be empty"),
         ({"pattern": ["local*99999", "global"]}, "not a name"),
         ({"pattern": ["local*9999", "global"]}, "longer than"),
         ({"pattern": [1, "global"]}, "not a name"),
-        ({"count": 0}, "greater than or equal to 1"),
-        ({"count": 5000}, "less than or equal to 4096"),
+        ({"count": 0}, "count: must be at least 1, not 0"),
+        ({"count": 5000}, "count: must be at most 4096, not 5000"),
         ({"extra": 1}, "extra"),
+        ({"states": {"local": ({},), "global": (GLOBAL,)}}, "states.local.0"),
     ],
 )
 def test_layouts_that_contradict_themselves(change: dict[str, object], words: str) -> None:
-    document = {"pattern": ["local", "global"], "count": 2, "states": {"local": LOCAL, "global": GLOBAL}} | change
-    with pytest.raises(ValidationError, match=words):
-        Layout.model_validate(document)
+    document = {"pattern": ["local", "global"], "count": 2, "states": {"local": (LOCAL,), "global": (GLOBAL,)}} | change
+    with pytest.raises(ValidationError) as caught:
+        read(Layout, document)
+    assert words in first(caught.value)
 
 
 def test_a_state_twice_in_a_layer_counts_twice() -> None:
-    twice = Layout.model_validate({"pattern": ["a"], "count": 28, "states": {"a": [{"kind": "latent", "latent_dim": 512}] * 2}})
+    twice = Layout(pattern=("a",), count=28, states={"a": (Latent(latent_dim=512),) * 2})
     assert twice.counts == {Latent(latent_dim=512): 56}
 
 
@@ -55,3 +60,31 @@ def test_techniques() -> None:
     assert technique_of(Full(kv_heads=8, head_dim=128)) == "full"
     assert technique_of(Sliding(kv_heads=8, head_dim=128, window=4096)) == "swa"
     assert Architecture(id="m", family="gemma3_text", layers=layout(["local*5", "global"], 6)).techniques == ("swa", "full")
+
+
+def test_what_is_made_in_code_is_checked_by_the_same_classes() -> None:
+    wrong = Layout(pattern=("a",), count=1, states={"a": (Full(kv_heads=8, head_dim=0),)})
+    for model in (
+        Architecture(id="m", family="f", layers=wrong),
+        Architecture(id="m", family="f", layers=layout(["local", "global"], 2), draft=wrong),
+    ):
+        with pytest.raises(ValidationError) as caught:
+            checked(model)
+        assert first(caught.value) == "head_dim: must be more than 0, not 0"
+    right = Architecture(id="m", family="f", layers=layout(["local", "global"], 2))
+    assert checked(right) == right
+    assert hash(checked(right)) == hash(right)
+
+
+def test_equal_models_are_one_key() -> None:
+    one, other = (Architecture(id="m", family="f", layers=layout(["local", "global"], count)) for count in (2, 3))
+    assert {one: 1}[Architecture(id="m", family="f", layers=layout(["local", "global"], 2))] == 1
+    assert one != other
+
+
+def test_a_model_as_json_has_what_is_set() -> None:
+    model = Architecture(id="m", family="f", max_context=8, layers=Layout(pattern=("a",), count=1, states={"a": (Latent(latent_dim=4),)}))
+    found = plain(model)
+    assert found["layers"] == {"pattern": ["a"], "count": 1, "states": {"a": [{"kind": "latent", "latent_dim": 4, "rope_dim": 0}]}}
+    assert found["max_context"] == 8
+    assert "dtype" not in found

@@ -13,6 +13,7 @@ from kvcalc.core.errors import EngineRejectsError, UsageError
 from kvcalc.core.states import Compressed, Full, GatedDeltaNet, Index, Latent, Mamba2, Sliding, State
 from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
+from kvcalc.sources.schema import read
 
 if TYPE_CHECKING:
     from kvcalc.core.plan import Plan
@@ -26,8 +27,8 @@ ROW = 8 * (128 + 128) * 2
 
 def model(*states: State, count: int = 4, **fields: object) -> Architecture:
     names = [f"s{n}" for n in range(len(states))]
-    layout = Layout.model_validate({"pattern": names, "count": count, "states": {n: [s] for n, s in zip(names, states, strict=True)}})
-    return Architecture.model_validate({"id": "m", "family": "test", "dtype": "bfloat16", "layers": layout} | fields)
+    layout = read(Layout, {"pattern": names, "count": count, "states": {n: [s] for n, s in zip(names, states, strict=True)}})
+    return read(Architecture, {"id": "m", "family": "test", "dtype": "bfloat16", "layers": layout} | fields)
 
 
 def plan(architecture: Architecture, **question: object) -> Plan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ def test_what_is_not_known_is_refused() -> None:
         memory_budget(load("llama-3.1-8b"), parse_request({"model": "llama-3.1-8b"}))
     with pytest.raises(UsageError, match="not a fraction"):
         divided("vllm", utilization=1.5)
-    nameless = load("llama-3.1-8b").model_copy(update={"parameters": None})
+    nameless = replace(load("llama-3.1-8b"), parameters=None)
     with pytest.raises(UsageError, match=r"parameters of llama-3\.1-8b are not known"):
         memory_budget(nameless, parse_request({"model": "llama-3.1-8b", "gpu": "h100-80gb"}))
 

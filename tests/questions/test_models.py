@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -155,7 +156,7 @@ def test_import_prints_a_valid_file(tmp_path: Path) -> None:
     assert validate_files([path]) == []
     imported, read = load(str(path)), load(str(config))
     assert imported.id == "my-model"
-    assert imported.model_copy(update={"id": read.id}) == read
+    assert replace(imported, id=read.id) == read
     assert import_model(str(config), "mine").startswith("id: mine\n")
     with pytest.raises(UsageError, match="--id: 'My Model' is no catalogue id"):
         import_model(str(config), "My Model")

@@ -52,9 +52,9 @@ def test_the_models_own_fields() -> None:
 
 def test_counts_are_those_of_the_changed_layers() -> None:
     model = load("llama-2-7b")
-    assert [state.model_dump()["kv_heads"] for state in model.states] == [32]
-    assert [state.model_dump()["kv_heads"] for state in override(model, {"kv_heads": "4"}).states] == [4]
-    assert [state.model_dump()["kv_heads"] for state in model.states] == [32]
+    assert [state.to_dict()["kv_heads"] for state in model.states] == [32]
+    assert [state.to_dict()["kv_heads"] for state in override(model, {"kv_heads": "4"}).states] == [4]
+    assert [state.to_dict()["kv_heads"] for state in model.states] == [32]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from kvcalc.engines import get_engine
 from kvcalc.questions.compare import introduction
 from kvcalc.questions.techniques import TECHNIQUES, Case, Ratio, apply, get_technique, parse, share_layers
 from kvcalc.sources import load
+from kvcalc.sources.schema import read
 
 CONTEXT = 32_768
 #: One layer of 32 heads x (128 + 128) x 2 B.
@@ -159,7 +160,7 @@ def test_what_cannot_be_is_refused(model: str, text: str, said: str) -> None:
 
 @pytest.mark.parametrize("text", ["gqa", "mha"])
 def test_heads_that_are_not_known_are_refused(text: str) -> None:
-    state: State = KINDS["full"].model_validate({"kv_heads": 8, "head_dim": 64})
+    state: State = read(KINDS["full"], {"kv_heads": 8, "head_dim": 64})
     layout = Layout(pattern=("a",), count=2, states={"a": (state,)})
     with pytest.raises(UsageError, match="query heads"):
         total(text, architecture=Architecture(id="m", family="test", dtype="bf16", layers=layout))

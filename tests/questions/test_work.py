@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,5 +98,5 @@ def test_unknown_is_not_guessed() -> None:
     assert work(load("deepseek-v4-flash"), 100) is None
     assert attended(load("deepseek-v4-flash"), 100) is None
     assert work(load("mamba-2.8b"), 100) is None
-    bare = introduction({}).model_copy(update={"hidden_dim": None})
+    bare = replace(introduction({}), hidden_dim=None)
     assert work(bare, 100) is None

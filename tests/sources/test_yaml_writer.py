@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,7 +124,7 @@ VALUE = st.recursive(
     st.text(st.characters(exclude_categories=["Cs"])),
 )
 def test_any_text_and_traits_read_back(traits: dict[str, object], name: str) -> None:
-    found = GEMMA.model_copy(update={"traits": traits, "name": name})
+    found = replace(GEMMA, traits=traits, name=name)
     assert read_text(to_yaml(found), "x.yaml") == found
 
 
@@ -130,5 +132,5 @@ def test_any_text_and_traits_read_back(traits: dict[str, object], name: str) -> 
     "word", ["yes", "No", "on", "null", "12", "1e5", "a: b", "a #b", "- a", "*a", "&a", "!a", "@a", "", " a", "a ", "[a]", "'", "a, b"]
 )
 def test_words_that_yaml_would_misread_are_quoted(word: str) -> None:
-    assert f'name: "{word}"' in to_yaml(GEMMA.model_copy(update={"name": word})) or word == ""
-    assert read_yaml(to_yaml(GEMMA.model_copy(update={"traits": {word: [word]}})), "x.yaml").value["traits"] == {word: [word]}
+    assert f'name: "{word}"' in to_yaml(replace(GEMMA, name=word)) or word == ""
+    assert read_yaml(to_yaml(replace(GEMMA, traits={word: [word]})), "x.yaml").value["traits"] == {word: [word]}

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvcalc.core.architecture import Architecture, Layout, Source
+from kvcalc.core.architecture import Architecture, Source
 from kvcalc.core.errors import EngineRejectsError, InvalidConfigError, UnsupportedArchitectureError, UsageError
 from kvcalc.engines.transformers import quirks
 from kvcalc.sources import load
+from kvcalc.sources.catalogue import read_mapping
 from kvcalc.sources.hf import hub
 from kvcalc.sources.hf.reader import read_config
 from kvcalc.verify import published, run, verify
@@ -62,8 +63,8 @@ TOKEN = 3 * 2 * 8 * 2
 
 
 def model(order: list[str], states: dict[str, Any], **fields: object) -> Architecture:
-    layout = Layout.model_validate({"pattern": order, "count": len(order), "states": states})
-    return Architecture.model_validate({"id": "m", "layers": layout} | fields)
+    layers = {"pattern": order, "count": len(order), "states": states}
+    return read_mapping({"id": "m", "layers": layers} | fields)
 
 
 # The way back.

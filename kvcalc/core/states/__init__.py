@@ -1,14 +1,19 @@
-"""The states that a layer can keep, one file a family, each imported when one of its states is asked for.
+"""The states that a layer can keep, a closed union; one file a family, each imported when one of its states is asked for.
 
 attention.py   full · sliding · chunked · cross · shared · none
 latent.py      latent (MLA) · index (DSA) · compressed (DeepSeek-V4)
 recurrent.py   mamba1 · mamba2 · gated_deltanet · kda · lightning · rwkv · short_conv · rg_lru · fixed
+
+`AnyState` is the union of them all: code that tells states apart matches on the classes and ends in `assert_never`, so that a
+new state fails the type check wherever nothing is said about it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from importlib import import_module
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.states.base import CACHE, MODEL, Buffer, Extent, State
@@ -27,6 +32,27 @@ if TYPE_CHECKING:
         RgLru,
         Rwkv,
         ShortConv,
+    )
+
+    AnyState = (
+        Full
+        | Sliding
+        | Chunked
+        | Cross
+        | Shared
+        | Nothing
+        | Latent
+        | Index
+        | Compressed
+        | Mamba1
+        | Mamba2
+        | GatedDeltaNet
+        | Kda
+        | Lightning
+        | Rwkv
+        | ShortConv
+        | RgLru
+        | Fixed
     )
 
 #: The word that YAML files use → the class, by file.
@@ -56,11 +82,11 @@ _HOME = {name: file for file, kinds in _FILES.items() for name in kinds.values()
 _CLASS = {kind: name for kinds in _FILES.values() for kind, name in kinds.items()}
 
 
-class _Kinds(Mapping[str, type[State]]):
-    """Every state by its `kind`; making Pydantic classes is the larger part of a cold start, so only those asked for are made."""
+class _Kinds(Mapping[str, "type[AnyState]"]):
+    """Every state by its `kind`; making a class takes longer than using it, so only those asked for are made."""
 
-    def __getitem__(self, kind: str) -> type[State]:
-        found: type[State] = __getattr__(_CLASS[kind])
+    def __getitem__(self, kind: str) -> type[AnyState]:
+        found: type[AnyState] = __getattr__(_CLASS[kind])
         return found
 
     def __iter__(self) -> Iterator[str]:
@@ -73,10 +99,12 @@ class _Kinds(Mapping[str, type[State]]):
         return kind in _CLASS
 
 
-KINDS: Mapping[str, type[State]] = _Kinds()
+KINDS: Mapping[str, type[AnyState]] = _Kinds()
 
 
 def __getattr__(name: str) -> Any:
+    if name == "AnyState":
+        return reduce(or_, KINDS.values())
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
@@ -86,6 +114,7 @@ __all__ = [
     "CACHE",
     "KINDS",
     "MODEL",
+    "AnyState",
     "Buffer",
     "Chunked",
     "Compressed",

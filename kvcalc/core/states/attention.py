@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from pydantic import Field, PositiveInt, model_validator
-
+from kvcalc.core.fields import ContradictionError, Flag, NaturalInt, PositiveInt
 from kvcalc.core.states.base import EVERY_TOKEN, Buffer, Extent, State
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Heads(State):
     """Fields that every attention with heads has; a missing `value_head_dim` equals `head_dim`."""
 
@@ -17,11 +18,9 @@ class _Heads(State):
     value_head_dim: PositiveInt | None = None
     query_heads: PositiveInt | None = None
 
-    @model_validator(mode="after")
-    def _groups_divide(self) -> _Heads:
+    def __post_init__(self) -> None:
         if self.query_heads is not None and self.query_heads % self.kv_heads:
-            raise ValueError(f"query_heads {self.query_heads} must be a multiple of kv_heads {self.kv_heads}")
-        return self
+            raise ContradictionError(f"query_heads {self.query_heads} must be a multiple of kv_heads {self.kv_heads}")
 
     @property
     def value_width(self) -> int:
@@ -35,6 +34,7 @@ class _Heads(State):
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Full(_Heads):
     """Full attention: MHA, GQA (arXiv:2305.13245) and MQA (arXiv:1911.02150) differ only in `kv_heads`.
 
@@ -44,13 +44,14 @@ class Full(_Heads):
     """
 
     technique: ClassVar[str] = "full"
-    kind: Literal["full"] = "full"
+    kind: ClassVar[Literal["full"]] = "full"
 
     def buffers(self) -> tuple[Buffer, ...]:
         """K and V of every token."""
         return self._pair(EVERY_TOKEN)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sliding(_Heads):
     """Sliding-window attention (Mistral 7B, arXiv:2310.06825): only the last `window` tokens are kept.
 
@@ -63,15 +64,16 @@ class Sliding(_Heads):
     """
 
     technique: ClassVar[str] = "swa"
-    kind: Literal["sliding"] = "sliding"
+    kind: ClassVar[Literal["sliding"]] = "sliding"
     window: PositiveInt
-    nominal: bool = False
+    nominal: Flag = False
 
     def buffers(self) -> tuple[Buffer, ...]:
         """K and V of the last `window` tokens; of every token where the window is nominal."""
         return self._pair(EVERY_TOKEN if self.nominal else Extent("window", self.window))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chunked(_Heads):
     """Chunked attention (Llama 4): a token sees its own chunk of `chunk` tokens only.
 
@@ -81,7 +83,7 @@ class Chunked(_Heads):
     """
 
     technique: ClassVar[str] = "chunked"
-    kind: Literal["chunked"] = "chunked"
+    kind: ClassVar[Literal["chunked"]] = "chunked"
     chunk: PositiveInt
 
     def buffers(self) -> tuple[Buffer, ...]:
@@ -89,6 +91,7 @@ class Chunked(_Heads):
         return self._pair(Extent("chunk", self.chunk))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cross(_Heads):
     """Cross-attention: keys and values of the encoder's tokens, written once and never grown.
 
@@ -98,14 +101,15 @@ class Cross(_Heads):
     """
 
     technique: ClassVar[str] = "cross"
-    kind: Literal["cross"] = "cross"
-    source_tokens: int = Field(default=0, ge=0)
+    kind: ClassVar[Literal["cross"]] = "cross"
+    source_tokens: NaturalInt = 0
 
     def buffers(self) -> tuple[Buffer, ...]:
         """K and V of the encoder's tokens."""
         return self._pair(Extent("source", self.source_tokens))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shared(State):
     """Cross-layer sharing (CLA, arXiv:2405.12981; Gemma 3n): the layer reads another layer's cache and owns nothing.
 
@@ -115,14 +119,15 @@ class Shared(State):
     """
 
     technique: ClassVar[str] = "share"
-    kind: Literal["shared"] = "shared"
-    shares_with: int | None = Field(default=None, ge=0)
+    kind: ClassVar[Literal["shared"]] = "shared"
+    shares_with: NaturalInt | None = None
 
     def buffers(self) -> tuple[Buffer, ...]:
         """Nothing of its own."""
         return ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Nothing(State):
     """A layer without a cache: an MLP or mixture-of-experts block, or an attention that was pruned away.
 
@@ -130,7 +135,7 @@ class Nothing(State):
     """
 
     technique: ClassVar[str] = "none"
-    kind: Literal["none"] = "none"
+    kind: ClassVar[Literal["none"]] = "none"
 
     def buffers(self) -> tuple[Buffer, ...]:
         """Nothing."""

@@ -4,15 +4,15 @@
                                               │        │
                    elements of one row = vectors x width      rows = extent.slots(context)
 
-A state is a frozen Pydantic model, discriminated on `kind`, because states are read from files. A buffer is a plain
+A state is a frozen dataclass of its own `kind`; what files say becomes one in `kvcalc.sources.schema`. A buffer is a plain
 frozen value, made once per state.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from kvcalc.core.fields import field_names
 
 ExtentKind = Literal["tokens", "window", "chunk", "ratio", "fixed", "source"]
 Shard = Literal["heads", "replicated", "width"]
@@ -86,14 +86,15 @@ class Buffer(NamedTuple):
         return self.vectors * self.width
 
 
-class State(BaseModel):
-    """What one layer keeps for one sequence. Subclasses set `kind` and give `buffers()`."""
+class State:
+    """What one layer keeps for one sequence. Subclasses are frozen dataclasses that set `kind` and give `buffers()`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, hide_input_in_errors=True)
+    __slots__ = ()
 
     #: The row of facts that users know this state by; `models list --technique` filters on it.
     technique: ClassVar[str] = ""
-    kind: str
+    #: The word that YAML files use.
+    kind: ClassVar[str] = ""
 
     def buffers(self) -> tuple[Buffer, ...]:
         """The tensors of this state, in the order in which they are shown."""
@@ -103,3 +104,7 @@ class State(BaseModel):
     def is_recurrent(self) -> bool:
         """Every buffer has a fixed number of rows for each sequence."""
         return False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The kind and every field, as a YAML file would say them."""
+        return {"kind": self.kind, **{name: getattr(self, name) for name in field_names(self)}}

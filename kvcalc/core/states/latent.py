@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from pydantic import Field, PositiveInt
-
+from kvcalc.core.fields import NaturalInt, PositiveInt
 from kvcalc.core.states.base import CACHE, EVERY_TOKEN, Buffer, Extent, State
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Latent(State):
     """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1).
 
@@ -20,9 +21,9 @@ class Latent(State):
     """
 
     technique: ClassVar[str] = "mla"
-    kind: Literal["latent"] = "latent"
+    kind: ClassVar[Literal["latent"]] = "latent"
     latent_dim: PositiveInt
-    rope_dim: int = Field(default=0, ge=0)
+    rope_dim: NaturalInt = 0
     window: PositiveInt | None = None
     query_heads: PositiveInt | None = None
     nope_dim: PositiveInt | None = None
@@ -34,6 +35,7 @@ class Latent(State):
         return (Buffer("latent", "latent", 1, self.latent_dim + self.rope_dim, extent, "replicated", CACHE, self.rope_dim),)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Index(State):
     """Index keys of sparse attention (DSA: DeepSeek-V3.2, arXiv:2512.02556): attention reads only the top-k, all is stored.
 
@@ -45,7 +47,7 @@ class Index(State):
     """
 
     technique: ClassVar[str] = "dsa"
-    kind: Literal["index"] = "index"
+    kind: ClassVar[Literal["index"]] = "index"
     index_dim: PositiveInt
     vectors: PositiveInt = 1
     ratio: PositiveInt = 1
@@ -59,6 +61,7 @@ class Index(State):
         return (Buffer("index", "index", self.vectors, self.index_dim, extent, "replicated", self.format),)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compressed(State):
     """Compressed attention (DeepSeek-V4): one latent row, K and V at once, for every `ratio` tokens.
 
@@ -69,9 +72,9 @@ class Compressed(State):
     """
 
     technique: ClassVar[str] = "compressed"
-    kind: Literal["compressed"] = "compressed"
+    kind: ClassVar[Literal["compressed"]] = "compressed"
     latent_dim: PositiveInt
-    rope_dim: int = Field(default=0, ge=0)
+    rope_dim: NaturalInt = 0
     ratio: PositiveInt
 
     def buffers(self) -> tuple[Buffer, ...]:

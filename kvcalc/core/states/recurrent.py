@@ -6,19 +6,20 @@ that the config declares (`state_dtype`), else in fp32; convolution columns in t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from pydantic import Field, PositiveInt
-
+from kvcalc.core.fields import NaturalInt, PositiveInt
 from kvcalc.core.states.base import MODEL, Buffer, Extent, State
 
 ONCE = Extent("fixed", 1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrent(State):
     """Base of the mixers: `matrix()` is (heads, elements of one head's matrix), `conv_channels` the convolution's width."""
 
-    conv_kernel: int = Field(default=0, ge=0)
+    conv_kernel: NaturalInt = 0
     state_dtype: str | None = None
     conv_dtype: str | None = None
 
@@ -48,6 +49,7 @@ class Recurrent(State):
         return tuple(found)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mamba1(Recurrent):
     """Mamba (arXiv:2312.00752): a diagonal state per channel.
 
@@ -57,7 +59,7 @@ class Mamba1(Recurrent):
     """
 
     technique: ClassVar[str] = "mamba1"
-    kind: Literal["mamba1"] = "mamba1"
+    kind: ClassVar[Literal["mamba1"]] = "mamba1"
     inner_dim: PositiveInt
     state_dim: PositiveInt
 
@@ -71,6 +73,7 @@ class Mamba1(Recurrent):
         return (self.inner_dim, self.state_dim)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mamba2(Recurrent):
     """Mamba-2 (arXiv:2405.21060): one head_dim x state_dim matrix a head; the convolution also sees B and C.
 
@@ -80,7 +83,7 @@ class Mamba2(Recurrent):
     """
 
     technique: ClassVar[str] = "mamba2"
-    kind: Literal["mamba2"] = "mamba2"
+    kind: ClassVar[Literal["mamba2"]] = "mamba2"
     heads: PositiveInt
     head_dim: PositiveInt
     state_dim: PositiveInt
@@ -96,6 +99,7 @@ class Mamba2(Recurrent):
         return (self.heads, self.head_dim * self.state_dim)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatedDeltaNet(Recurrent):
     """Gated DeltaNet (arXiv:2412.06464; Qwen3-Next, Qwen3.5): one key_head_dim x value_head_dim matrix a value head.
 
@@ -106,7 +110,7 @@ class GatedDeltaNet(Recurrent):
     """
 
     technique: ClassVar[str] = "deltanet"
-    kind: Literal["gated_deltanet"] = "gated_deltanet"
+    kind: ClassVar[Literal["gated_deltanet"]] = "gated_deltanet"
     key_heads: PositiveInt
     value_heads: PositiveInt
     key_head_dim: PositiveInt
@@ -122,6 +126,7 @@ class GatedDeltaNet(Recurrent):
         return (self.value_heads, self.key_head_dim * self.value_head_dim)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kda(Recurrent):
     """Kimi delta attention (Kimi Linear, arXiv:2510.26692): one head_dim x head_dim matrix a head, three convolutions.
 
@@ -131,7 +136,7 @@ class Kda(Recurrent):
     """
 
     technique: ClassVar[str] = "kda"
-    kind: Literal["kda"] = "kda"
+    kind: ClassVar[Literal["kda"]] = "kda"
     heads: PositiveInt
     head_dim: PositiveInt
 
@@ -145,6 +150,7 @@ class Kda(Recurrent):
         return (self.heads, self.head_dim * self.head_dim)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lightning(Recurrent):
     """Lightning attention (MiniMax-01, arXiv:2501.08313): one head_dim x head_dim matrix a head, no convolution.
 
@@ -154,7 +160,7 @@ class Lightning(Recurrent):
     """
 
     technique: ClassVar[str] = "lightning"
-    kind: Literal["lightning"] = "lightning"
+    kind: ClassVar[Literal["lightning"]] = "lightning"
     heads: PositiveInt
     head_dim: PositiveInt
 
@@ -163,6 +169,7 @@ class Lightning(Recurrent):
         return (self.heads, self.head_dim * self.head_dim)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rwkv(Recurrent):
     """RWKV-6 and -7 (arXiv:2404.05892, arXiv:2503.14456): one square matrix a head and the last inputs of two token shifts.
 
@@ -172,7 +179,7 @@ class Rwkv(Recurrent):
     """
 
     technique: ClassVar[str] = "rwkv"
-    kind: Literal["rwkv"] = "rwkv"
+    kind: ClassVar[Literal["rwkv"]] = "rwkv"
     heads: PositiveInt
     head_dim: PositiveInt
     hidden_dim: PositiveInt
@@ -185,9 +192,10 @@ class Rwkv(Recurrent):
     def buffers(self) -> tuple[Buffer, ...]:
         """The token shifts and the matrices."""
         shift = Buffer("shift", "conv", 1, self.hidden_dim, Extent("fixed", self.shifts), "width", self.conv_dtype or MODEL)
-        return (shift, *super().buffers())
+        return (shift, *Recurrent.buffers(self))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShortConv(Recurrent):
     """Gated short convolution (LFM2, arXiv:2511.23404): the last conv_kernel - 1 columns, no recurrent matrix.
 
@@ -197,7 +205,7 @@ class ShortConv(Recurrent):
     """
 
     technique: ClassVar[str] = "short_conv"
-    kind: Literal["short_conv"] = "short_conv"
+    kind: ClassVar[Literal["short_conv"]] = "short_conv"
     channels: PositiveInt
 
     @property
@@ -206,6 +214,7 @@ class ShortConv(Recurrent):
         return self.channels
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RgLru(Recurrent):
     """Real-gated linear recurrent unit (Griffin, arXiv:2402.19427): one number a channel, and a short convolution.
 
@@ -215,7 +224,7 @@ class RgLru(Recurrent):
     """
 
     technique: ClassVar[str] = "rg_lru"
-    kind: Literal["rg_lru"] = "rg_lru"
+    kind: ClassVar[Literal["rg_lru"]] = "rg_lru"
     lru_dim: PositiveInt
 
     @property
@@ -228,6 +237,7 @@ class RgLru(Recurrent):
         return (self.lru_dim, 1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed(Recurrent):
     """Any other state of fixed size: `elements` numbers of `state_dtype`, for mixers that have no kind of their own.
 
@@ -237,7 +247,7 @@ class Fixed(Recurrent):
     """
 
     technique: ClassVar[str] = "fixed"
-    kind: Literal["fixed"] = "fixed"
+    kind: ClassVar[Literal["fixed"]] = "fixed"
     name: str = "state"
     elements: PositiveInt
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kvcalc.core.architecture import Architecture
+    from kvcalc.core.states import AnyState
     from kvcalc.engines.llamacpp.devices import Devices
 
 
@@ -75,7 +76,7 @@ class Model:
         return draft if written else None
 
     @cached_property
-    def states(self) -> dict[State, int]:
+    def states(self) -> dict[AnyState, int]:
         """Every state of the file's layers, draft layers included."""
         found = dict(self.architecture.states)
         for state, layers in (self.drafts.counts if self.drafts else {}).items():
@@ -230,9 +231,8 @@ def _as_loaded(name: str, windows: Windows, architecture: Architecture) -> Archi
     order = (*loaded, *layout.order[len(owners) :])
     states = {layer: layout.states[layer] for layer in dict.fromkeys(order)}
     moved = f"llama.cpp makes one layer in {period} of {name} full, whatever the config says"
-    return architecture.model_copy(
-        update={"layers": Layout(pattern=order, count=len(order), states=states), "assumptions": (*architecture.assumptions, moved)}
-    )
+    moved_layers = Layout(pattern=order, count=len(order), states=states)
+    return replace(architecture, layers=moved_layers, assumptions=(*architecture.assumptions, moved))
 
 
 def _window(state: State) -> int:

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.formats import FORMATS, Format
+from kvcalc.core.states.latent import Latent
 from kvcalc.core.units import clean
 from kvcalc.engines.sglang.backends import SM90, SM100
 from kvcalc.engines.sglang.dtypes import FOUR_BITS, FP8
@@ -253,8 +254,8 @@ class _Reader:
 
     def _latent(self, shape: State) -> State:
         """The latent that the pool stores: `use_mla_nope` leaves Ling's rotary part out (_derive_model_shapes)."""
-        if self.architecture.traits.get("use_mla_nope") is True and self.server.rule.drops_rotary:
-            return shape.model_copy(update={"rope_dim": 0})
+        if isinstance(shape, Latent) and self.architecture.traits.get("use_mla_nope") is True and self.server.rule.drops_rotary:
+            return replace(shape, rope_dim=0)
         return shape
 
     def _index_row(self, state: State) -> Row:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kvcalc.core.architecture import Architecture
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
 
 #: Methods whose layers, if any, are known from the model's own config.
 METHODS = ("mtp", "eagle", "eagle3", "ngram", "ngram_gpu", "suffix")
@@ -83,7 +83,7 @@ _AS_SPARSE_LAYERS: dict[str, tuple[str, ...]] = {
 _WINDOW_DRAFTS = ("mimo_v2", "mimo_v2_flash")
 
 
-def draft_layers(architecture: Architecture, method: str | None, notes: list[str]) -> list[tuple[State, ...]]:
+def draft_layers(architecture: Architecture, method: str | None, notes: list[str]) -> list[tuple[AnyState, ...]]:
     """The states of each draft layer. Raises EngineRejectsError, UnsupportedArchitectureError."""
     if method == "mtp":
         return _mtp_layers(architecture)
@@ -95,7 +95,7 @@ def draft_layers(architecture: Architecture, method: str | None, notes: list[str
     return []
 
 
-def _mtp_layers(architecture: Architecture) -> list[tuple[State, ...]]:
+def _mtp_layers(architecture: Architecture) -> list[tuple[AnyState, ...]]:
     family, draft = architecture.family, architecture.draft
     if family in _UNKNOWN_DRAFTS:
         raise UnsupportedArchitectureError(f"kvcalc does not know the draft layers that vLLM runs for {family} with speculative_method mtp")
@@ -117,7 +117,7 @@ def _mtp_layers(architecture: Architecture) -> list[tuple[State, ...]]:
     return [_model_attention(architecture, "mtp")] * silent
 
 
-def _sparse_layers(architecture: Architecture) -> list[tuple[State, ...]]:
+def _sparse_layers(architecture: Architecture) -> list[tuple[AnyState, ...]]:
     """As many of the model's indexed layers as its config declares draft layers. Raises EngineRejectsError."""
     names = _AS_SPARSE_LAYERS[architecture.family]
     declared = next((value for name in names if isinstance(value := architecture.traits.get(name), int) and value > 0), 0)
@@ -130,7 +130,7 @@ def _sparse_layers(architecture: Architecture) -> list[tuple[State, ...]]:
     return [tuple(state for state in layer if state.kind != "fixed")] * declared
 
 
-def _model_attention(architecture: Architecture, method: str) -> tuple[State, ...]:
+def _model_attention(architecture: Architecture, method: str) -> tuple[AnyState, ...]:
     kinds = ("sliding",) if method == "mtp" and architecture.family in _WINDOW_DRAFTS else _FULL_KINDS
     found = next((state for state in architecture.states if state.kind in kinds), None)
     if found is None:

@@ -10,7 +10,7 @@ from kvcalc.questions.techniques.base import Case, Parameter, technique
 from kvcalc.questions.techniques.layers import ATTENTION, HEADED, build, heads_of, query_heads, replaced
 
 if TYPE_CHECKING:
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
 
 
 @technique()
@@ -59,12 +59,12 @@ def mla(case: Case, latent_dim: int, rope_dim: int) -> Case:
     32 x (512 + 64) x 32,768 x 2 B = 1,207,959,552 B.
     """
 
-    def change(state: State) -> State:
+    def change(state: AnyState) -> AnyState:
         if state.kind not in ATTENTION:
             return state
         if state.kind == "chunked":
             raise UsageError("mla: kvcalc knows no latent attention over chunks", "apply mla before chunked, or leave one out")
-        fields = state.model_dump()
+        fields = state.to_dict()
         heads = {} if state.kind == "latent" else {"nope_dim": fields["head_dim"], "value_head_dim": heads_of(state)["value_head_dim"]}
         return build("latent", {**fields, **heads, "latent_dim": latent_dim, "rope_dim": rope_dim})
 
@@ -74,7 +74,7 @@ def mla(case: Case, latent_dim: int, rope_dim: int) -> Case:
 def _regrouped(case: Case, kv_heads: int | None) -> Case:
     """Every attention layer with `kv_heads` K/V heads; None = as many as query heads."""
 
-    def change(state: State) -> State | None:
+    def change(state: AnyState) -> AnyState | None:
         if state.kind == "index" and has_latents:
             return None  # index keys choose among latents, and there are none any more
         if state.kind not in ATTENTION:

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.architecture import Layout
 from kvcalc.core.errors import UsageError
+from kvcalc.core.fields import field_names
 from kvcalc.core.states import KINDS
 from kvcalc.core.units import clean
+from kvcalc.sources.schema import read
 from kvcalc.sources.validation import first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kvcalc.core.architecture import Architecture
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.questions.techniques.base import Case, Ratio
 
 #: Attention that keeps K and V of each head, and attention that keeps one latent.
@@ -23,20 +25,20 @@ HEADED = frozenset({"full", "sliding", "chunked"})
 ATTENTION = HEADED | {"latent"}
 
 
-def build(kind: str, fields: Mapping[str, Any]) -> State:
+def build(kind: str, fields: Mapping[str, Any]) -> AnyState:
     """A state of `kind` from those of `fields` that it has. Raises UsageError for values that it refuses."""
     from pydantic import ValidationError
 
     found = KINDS[kind]
     try:
-        return found.model_validate({key: value for key, value in fields.items() if key in found.model_fields and key != "kind"})
+        return read(found, {key: value for key, value in fields.items() if key in field_names(found)})
     except ValidationError as error:
         raise UsageError(first(error), "choose values that divide") from None
 
 
-def with_layers(architecture: Architecture, layers: list[tuple[State, ...]]) -> Architecture:
+def with_layers(architecture: Architecture, layers: list[tuple[AnyState, ...]]) -> Architecture:
     """`architecture` with other layers; each combination of states gets a name of its own."""
-    names: dict[tuple[State, ...], str] = {}
+    names: dict[tuple[AnyState, ...], str] = {}
     for entry in layers:
         if entry not in names:
             stem = "_".join(dict.fromkeys(state.kind for state in entry)) or "none"
@@ -44,21 +46,21 @@ def with_layers(architecture: Architecture, layers: list[tuple[State, ...]]) -> 
     layout = Layout(
         pattern=tuple(names[entry] for entry in layers), count=len(layers), states={name: entry for entry, name in names.items()}
     )
-    return architecture.model_copy(update={"layers": layout, "expect": ()})
+    return replace(architecture, layers=layout, expect=())
 
 
-def layers_of(case: Case) -> list[tuple[State, ...]]:
+def layers_of(case: Case) -> list[tuple[AnyState, ...]]:
     """The states of every layer, in order."""
     layout = case.architecture.layers
     return [layout.states[name] for name in layout.order]
 
 
-def has_attention(entry: tuple[State, ...]) -> bool:
+def has_attention(entry: tuple[AnyState, ...]) -> bool:
     """One of the layer's states is attention over the sequence's own tokens."""
     return any(state.kind in ATTENTION for state in entry)
 
 
-def attention_states(case: Case) -> list[State]:
+def attention_states(case: Case) -> list[AnyState]:
     """Every kind of attention that the model has. Raises UsageError if there is none, or none that can be changed."""
     found = [state for state in case.architecture.states if state.kind in ATTENTION]
     if not found:
@@ -68,19 +70,19 @@ def attention_states(case: Case) -> list[State]:
     return found
 
 
-def replaced(case: Case, change: Callable[[State], State | None]) -> Case:
+def replaced(case: Case, change: Callable[[AnyState], AnyState | None]) -> Case:
     """Each attention state, and what is bound to it, through `change`; None drops it."""
     attention_states(case)
-    changed: dict[State, State | None] = {state: change(state) for state in case.architecture.states}
+    changed: dict[AnyState, AnyState | None] = {state: change(state) for state in case.architecture.states}
     layers = [tuple(new for state in entry if (new := changed[state]) is not None) for entry in layers_of(case)]
     return replace(case, architecture=with_layers(case.architecture, layers))
 
 
-def every(case: Case, ratio: Ratio, change: Callable[[State], State], keep: Callable[[State], State]) -> Case:
+def every(case: Case, ratio: Ratio, change: Callable[[AnyState], AnyState], keep: Callable[[AnyState], AnyState]) -> Case:
     """Of every `a + b` attention layers the first a through `change`, the others through `keep`."""
     attention_states(case)
     place = 0
-    layers: list[tuple[State, ...]] = []
+    layers: list[tuple[AnyState, ...]] = []
     for entry in layers_of(case):
         if has_attention(entry):
             turn = change if place % sum(ratio) < ratio.changed else keep
@@ -90,9 +92,9 @@ def every(case: Case, ratio: Ratio, change: Callable[[State], State], keep: Call
     return replace(case, architecture=with_layers(case.architecture, layers))
 
 
-def heads_of(state: State) -> dict[str, Any]:
+def heads_of(state: AnyState) -> dict[str, Any]:
     """A state's fields with its heads written out: those of a latent are the heads that it decompresses into."""
-    fields = state.model_dump()
+    fields = state.to_dict()
     if state.kind != "latent":
         return {**fields, "value_head_dim": fields["value_head_dim"] or fields["head_dim"]}
     if not (fields["query_heads"] and fields["nope_dim"]):

@@ -10,7 +10,7 @@ from kvcalc.questions.techniques.base import Case, Parameter, Ratio, technique
 from kvcalc.questions.techniques.layers import attention_states, build, every, has_attention, layers_of, with_layers
 
 if TYPE_CHECKING:
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
 
 
 @technique(
@@ -28,8 +28,8 @@ def swa(case: Case, window: int, ratio: Ratio) -> Case:
     return every(case, ratio, lambda state: _windowed(state, window), lambda state: _windowed(state, None))
 
 
-def _windowed(state: State, window: int | None) -> State:
-    fields = {**state.model_dump(), "window": window}
+def _windowed(state: AnyState, window: int | None) -> AnyState:
+    fields = {**state.to_dict(), "window": window}
     return build("latent" if state.kind == "latent" else "sliding" if window else "full", fields)
 
 
@@ -45,12 +45,12 @@ def chunked(case: Case, chunk: int, ratio: Ratio) -> Case:
     MHA, 24 chunked and 8 full layers, 32,768 tokens: 16,384 B x (24 x 8,192 + 8 x 32,768) = 7,516,192,768 B.
     """
 
-    def change(state: State) -> State:
+    def change(state: AnyState) -> AnyState:
         if state.kind == "latent":
             raise UsageError("chunked: kvcalc knows no latent attention over chunks", "leave out mla")
-        return build("chunked", {**state.model_dump(), "chunk": chunk})
+        return build("chunked", {**state.to_dict(), "chunk": chunk})
 
-    return every(case, ratio, change, lambda state: state if state.kind == "latent" else build("full", state.model_dump()))
+    return every(case, ratio, change, lambda state: state if state.kind == "latent" else build("full", state.to_dict()))
 
 
 @technique(

@@ -11,7 +11,7 @@ from kvcalc.questions.techniques.layers import ATTENTION, build, has_attention, 
 
 if TYPE_CHECKING:
     from kvcalc.core.architecture import Architecture
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
 
 
 @technique(Parameter("producer_layers", lambda case: -(-len(_sharable(case.architecture)) // 2), "attention layers that keep a cache"))
@@ -31,7 +31,7 @@ def _sharable(architecture: Architecture) -> list[int]:
     return [index for index, entry in enumerate(order) if has_attention(entry) or any(state.kind == "shared" for state in entry)]
 
 
-def _read_by(layers: list[tuple[State, ...]], place: int) -> int:
+def _read_by(layers: list[tuple[AnyState, ...]], place: int) -> int:
     """The layer whose cache the layer at `place` reads: its producer's, else its own."""
     producer = next((getattr(state, "shares_with", None) for state in layers[place] if state.kind == "shared"), None)
     return place if producer is None or producer >= len(layers) else producer

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 
 from kvcalc.core.errors import InvalidConfigError
-from kvcalc.core.states import Chunked, Full, Nothing, Shared, Sliding, State
+from kvcalc.core.states import Chunked, Full, Nothing, Shared, Sliding
 from kvcalc.core.units import LARGEST
+from kvcalc.sources.schema import read
 from kvcalc.sources.validation import first
 
 if TYPE_CHECKING:
+    from kvcalc.core.states import AnyState
     from kvcalc.sources.gguf.metadata import Metadata
 
 #: What one block keeps.
-States = tuple[State, ...]
+States = tuple["AnyState", ...]
 
 #: gemma3n.cpp: the blocks from this one on read the caches of earlier ones.
 GEMMA3N_OWNERS = 20
@@ -30,10 +32,10 @@ MOST_LOOPED = 512
 
 
 @lru_cache(maxsize=4096)
-def make(kind: type[State], **fields: Any) -> State:
+def make(kind: type[AnyState], **fields: Any) -> AnyState:
     """A state of the file's figures, built once for all blocks and files that have the same. Raises InvalidConfigError."""
     try:
-        return kind(**fields)
+        return read(kind, fields)
     except ValidationError as error:
         raise InvalidConfigError(f"GGUF metadata: {kind.__name__.lower()} block: {first(error)}") from None
 
@@ -58,7 +60,7 @@ class Windows(NamedTuple):
     dense_first: bool = False
     missing: int | None = None
     constant: int = 0
-    kind: type[State] = Sliding
+    kind: type[AnyState] = Sliding
 
 
 WINDOWS: dict[str, Windows] = {
@@ -122,7 +124,7 @@ def window_blocks(meta: Metadata, rule: Windows) -> list[bool]:
     return trunk + [False] * meta.drafts
 
 
-def attention(meta: Metadata, block: int, window: int = 0, kind: type[State] = Sliding) -> States:
+def attention(meta: Metadata, block: int, window: int = 0, kind: type[AnyState] = Sliding) -> States:
     """K and V heads of one block; nothing where its K row has no elements."""
     kv_heads = meta.kv_heads[block]
     of_window = window and meta.architecture != "phi3"

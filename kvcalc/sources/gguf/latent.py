@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.core.states import Compressed, Index, Latent, State
+from kvcalc.core.states import AnyState, Compressed, Index, Latent
 from kvcalc.sources.gguf.attention import NOTHING, WINDOWS, attention, make, plain, window_blocks, window_of
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def expanded(meta: Metadata, block: int) -> States:
     return (make(Latent, latent_dim=rank, rope_dim=rope, query_heads=heads, nope_dim=meta.key - rope, value_head_dim=meta.value),)
 
 
-def index(meta: Metadata, **fields: Any) -> State:
+def index(meta: Metadata, **fields: Any) -> AnyState:
     """The index key of sparse attention."""
     return make(
         Index,
@@ -141,7 +141,7 @@ def dsv4(meta: Metadata) -> list[States]:
         raise meta.refuse("attention.compress_ratios", f"needs an entry for each of {meta.blocks} blocks")
     blocks: list[States] = []
     for ratio in ratios[: meta.blocks]:
-        kept: list[State] = [window]
+        kept: list[AnyState] = [window]
         if ratio:
             kept.append(make(Compressed, latent_dim=width, rope_dim=rope, ratio=ratio))
         if ratio == INDEXED_RATIO:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcalc.core.states import Fixed, GatedDeltaNet, Kda, Lightning, Mamba1, Mamba2, Rwkv, ShortConv, State
+from kvcalc.core.states import AnyState, Fixed, GatedDeltaNet, Kda, Lightning, Mamba1, Mamba2, Rwkv, ShortConv
 from kvcalc.sources.gguf.attention import NOTHING, attention, cacheless, make, plain
 from kvcalc.sources.gguf.latent import index, latent
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from kvcalc.sources.gguf.attention import States
     from kvcalc.sources.gguf.metadata import Metadata
 
-    Mixer = Callable[[Metadata], State]
+    Mixer = Callable[[Metadata], AnyState]
     Attend = Callable[[Metadata, int], States]
 
 
-def mamba1(meta: Metadata) -> State:
+def mamba1(meta: Metadata) -> AnyState:
     """Mamba, Jamba: the convolution sees the inner width alone."""
     return make(
         Mamba1,
@@ -31,7 +31,7 @@ def mamba1(meta: Metadata) -> State:
     )
 
 
-def mamba2(meta: Metadata) -> State:
+def mamba2(meta: Metadata) -> AnyState:
     """Mamba-2: the convolution also sees B and C of every group; PLaMo-2 has no groups."""
     groups = meta.integer("ssm.group_count")
     if not groups:
@@ -47,7 +47,7 @@ def mamba2(meta: Metadata) -> State:
     )
 
 
-def delta_net(meta: Metadata) -> State:
+def delta_net(meta: Metadata) -> AnyState:
     """Gated DeltaNet in the names of state-space models: groups are key heads, the state size a key head's width."""
     heads, width = _parts(meta)
     return make(
@@ -66,22 +66,22 @@ def _parts(meta: Metadata) -> tuple[int, int]:
     return (heads, inner // heads) if heads and inner % heads == 0 else (1, inner)
 
 
-def kda(meta: Metadata) -> State:
+def kda(meta: Metadata) -> AnyState:
     """Kimi delta attention: as many heads as the first block has query heads; a kernel of 0 means 4 (llama-hparams.cpp)."""
     return make(Kda, heads=meta.heads[0], head_dim=meta.integer("kda.head_dim", least=1), conv_kernel=meta.integer("ssm.conv_kernel") or 4)
 
 
-def lightning(meta: Metadata) -> State:
+def lightning(meta: Metadata) -> AnyState:
     """MiniMax-01's linear attention."""
     return make(Lightning, heads=meta.heads[0], head_dim=meta.key)
 
 
-def short_conv(meta: Metadata) -> State:
+def short_conv(meta: Metadata) -> AnyState:
     """LFM2's gated convolution."""
     return make(ShortConv, channels=meta.embedding, conv_kernel=meta.integer("shortconv.l_cache", least=1))
 
 
-def rwkv(meta: Metadata) -> State:
+def rwkv(meta: Metadata) -> AnyState:
     """RWKV: heads of `wkv.head_size` fill the embedding."""
     width = meta.integer("wkv.head_size", least=1)
     if meta.embedding % width:

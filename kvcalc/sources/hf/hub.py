@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -76,7 +76,7 @@ def load_repo(repo: str, revision: str | None = None) -> Architecture:
     architecture = read_config(raw, model_id=repo, source=source)
     if fetched.stale:
         note = f"the Hub could not be reached: answered from the cached copy of commit {fetched.commit[:12]}"
-        architecture = architecture.model_copy(update={"assumptions": (*architecture.assumptions, note)})
+        architecture = replace(architecture, assumptions=(*architecture.assumptions, note))
     return architecture
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 from pydantic import ValidationError
 
-from kvcalc.core.architecture import Architecture, Layout, parse_state
+from kvcalc.core import states as every_state
+from kvcalc.core.architecture import Architecture, Layout
+from kvcalc.core.fields import field_names
 from kvcalc.core.states import (
     KINDS,
     Chunked,
@@ -30,10 +34,35 @@ from kvcalc.core.states import (
 )
 from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
+from kvcalc.sources.schema import read
+
+if TYPE_CHECKING:
+    from kvcalc.core.states import AnyState
 
 
-def total(*states: object, layers: int, context: int = 1, dtype: str = "bfloat16") -> int:
-    layout = Layout.model_validate({"pattern": ["a"], "count": layers, "states": {"a": states}})
+#: The fields that each kind cannot do without.
+FIELDS: dict[str, dict[str, int]] = {
+    "full": {"kv_heads": 8, "head_dim": 64},
+    "cross": {"kv_heads": 8, "head_dim": 64},
+    "sliding": {"kv_heads": 8, "head_dim": 64, "window": 128},
+    "chunked": {"kv_heads": 8, "head_dim": 64, "chunk": 128},
+    "latent": {"latent_dim": 512},
+    "index": {"index_dim": 128},
+    "compressed": {"latent_dim": 512, "ratio": 4},
+    "mamba1": {"inner_dim": 64, "state_dim": 16},
+    "mamba2": {"heads": 8, "head_dim": 64, "state_dim": 16},
+    "gated_deltanet": {"key_heads": 8, "value_heads": 8, "key_head_dim": 64, "value_head_dim": 64},
+    "kda": {"heads": 8, "head_dim": 64},
+    "lightning": {"heads": 8, "head_dim": 64},
+    "rwkv": {"heads": 8, "head_dim": 64, "hidden_dim": 512},
+    "short_conv": {"channels": 64},
+    "rg_lru": {"lru_dim": 64},
+    "fixed": {"elements": 64},
+}
+
+
+def total(*states: AnyState, layers: int, context: int = 1, dtype: str = "bfloat16") -> int:
+    layout = Layout(pattern=("a",), count=layers, states={"a": states})
     model = Architecture(id="m", family="test", dtype=dtype, layers=layout)
     return get_engine("ideal").plan(model, Workload(context=context)).total
 
@@ -85,20 +114,37 @@ def test_windowed_latents_and_pooled_index_keys() -> None:
 
 
 def test_query_heads_must_be_a_multiple() -> None:
-    with pytest.raises(ValidationError, match="multiple of kv_heads"):
+    with pytest.raises(ValueError, match="multiple of kv_heads"):
         Full(kv_heads=3, head_dim=64, query_heads=32)
 
 
-@pytest.mark.parametrize(
-    ("document", "words"),
-    [
-        ({"kind": "fulll"}, "did you mean 'full'"),
-        ({"kind": "full", "kv_head": 8}, "did you mean 'kv_heads'"),
-        ({}, "unknown kind"),
-        ("full", "mapping"),
-        ({"kind": ["full"]}, "unknown kind"),
-    ],
-)
-def test_near_misses_are_named(document: object, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        parse_state(document)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_state_is_a_frozen_value(kind: str) -> None:
+    made = [read(KINDS[kind], FIELDS.get(kind, {})) for _ in range(2)]
+    state = made[0]
+    assert state == made[1]
+    assert hash(state) == hash(made[1])
+    assert dataclasses.replace(state) == state
+    assert not hasattr(state, "__dict__")
+    assert state.to_dict() == {"kind": kind, **{name: getattr(state, name) for name in field_names(state)}}
+    assert state.kind == kind
+    for name in field_names(state):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(state, name, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_number_is_checked_where_it_comes_from_outside(kind: str) -> None:
+    right = FIELDS.get(kind, {})
+    numbers = [field.name for field in dataclasses.fields(KINDS[kind]) if "Int" in str(field.type)]
+    assert numbers or kind == "none"
+    for name in numbers:
+        for wrong in ("8", 8.0, True, -1):
+            with pytest.raises(ValidationError):
+                read(KINDS[kind], {**right, name: wrong})
+
+
+def test_the_union_is_closed() -> None:
+    assert get_args(every_state.AnyState) == tuple(KINDS.values())
+    assert len({state.__name__ for state in KINDS.values()}) == len(KINDS)
+    assert [state.kind for state in KINDS.values()] == list(KINDS)

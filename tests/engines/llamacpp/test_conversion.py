@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -113,7 +114,7 @@ def test_gemma_3n_must_own_twenty_layers() -> None:
     model = load("gemma-3n-e4b")
     pattern = ("sliding",) * 18 + ("shared_sliding",) * 4
     states = {name: model.layers.states[name] for name in ("sliding", "shared_sliding")}
-    fewer = model.model_copy(update={"layers": Layout(pattern=pattern, count=22, states=states)})
+    fewer = replace(model, layers=Layout(pattern=pattern, count=22, states=states))
     with pytest.raises(UnsupportedArchitectureError, match="exactly 20 gemma3n layers, and this model has 18"):
         get_engine("llama.cpp").plan(fewer, Workload(context=4096))
 

@@ -10,6 +10,7 @@ from kvcalc.core.errors import EngineRejectsError, KvcalcError, UnsupportedArchi
 from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
 from kvcalc.sources.gguf.architecture import read_metadata
+from kvcalc.sources.schema import read
 
 if TYPE_CHECKING:
     from kvcalc.core.plan import Plan
@@ -87,13 +88,14 @@ def test_a_file_without_a_context_needs_one() -> None:
 
 def test_layers_with_different_windows_are_refused() -> None:
     from kvcalc.core.architecture import Architecture
+    from kvcalc.core.states import Sliding
 
     layers = {
         "pattern": ["a", "b"],
         "count": 4,
-        "states": {name: {"kind": "sliding", "window": window, "kv_heads": 1, "head_dim": 64} for name, window in (("a", 64), ("b", 128))},
+        "states": {name: [Sliding(window=window, kv_heads=1, head_dim=64)] for name, window in (("a", 64), ("b", 128))},
     }
-    model = Architecture.model_validate({"id": "two", "family": "gemma2", "layers": layers, "max_context": 4096})
+    model = read(Architecture, {"id": "two", "family": "gemma2", "layers": layers, "max_context": 4096})
     with pytest.raises(UnsupportedArchitectureError, match="one window"):
         get_engine("llama.cpp").plan(model, Workload())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from pool_engines import GIB, SGLANG, Asked, sizes
 from vllm_models import DEEPSEEK, INDEX, deepseek_v3, model, uniform
@@ -52,7 +54,7 @@ def test_a_model_that_is_no_latent_model_to_sglang() -> None:
 @pytest.mark.parametrize("name", ["mistralai/Mistral-Small-4-119B-2603", "some/leanstral-tuned"])
 def test_a_mistral_whose_own_parameter_file_is_read(name: str) -> None:
     """is_mistral_model goes by the name: params.json makes a Pixtral with DeepSeek's latents of it, whatever config.json says."""
-    named = uniform(4, DEEPSEEK, family="mistral4", class_name="Mistral4ForCausalLM", max_context=8192).model_copy(update={"hub": name})
+    named = replace(uniform(4, DEEPSEEK, family="mistral4", class_name="Mistral4ForCausalLM", max_context=8192), hub=name)
     assert ASKED.plan(named, 4096).per_device == 4097 * 4 * 576 * 2
     assert ASKED.plan(load("mistral-small-4-119b"), 4096).per_device == 4097 * 36 * (256 + 64) * 2
 

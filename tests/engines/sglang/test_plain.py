@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from pool_engines import GIB, SGLANG, Asked, sizes
 from vllm_models import llama, model, uniform
@@ -205,7 +207,7 @@ def test_whisper_has_rows_for_its_encoder_too() -> None:
     """6 encoder layers, and two attentions in each of 4 decoder layers: 14 rows, read with FlashInfer."""
     heads = {"kv_heads": 8, "head_dim": 64}
     whisper = uniform(4, Full(**heads), Cross(**heads, source_tokens=1500), family="whisper", max_context=448, traits={"encoder_layers": 6})
-    found = ASKED.plan(whisper.model_copy(update={"class_name": "WhisperForConditionalGeneration"}), 448)
+    found = ASKED.plan(replace(whisper, class_name="WhisperForConditionalGeneration"), 448)
     assert found.per_device == 449 * (6 + 2 * 4) * 8 * 128 * 2
     assert found.args["attention_backend"] == "flashinfer"
 

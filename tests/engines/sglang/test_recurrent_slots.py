@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from pool_engines import GIB, SGLANG, Asked, sizes
 from vllm_models import MAMBA, model, nemotron_nano, qwen3_next, uniform
@@ -136,7 +138,7 @@ def test_other_mixers() -> None:
     lfm = model(["c*2", "a"], 6, {"c": ShortConv(channels=2048, conv_kernel=3), "a": heads}, "lfm2", max_context=65_536)
     assert ASKED.plan(lfm, 8192).fixed == 3 * 4 * 2 * 2048 * 2
     ling = model(["l*2", "a"], 6, {"l": Lightning(heads=16, head_dim=128), "a": heads}, "bailing_hybrid", max_context=65_536)
-    ling = ling.model_copy(update={"class_name": "BailingMoeV2_5ForCausalLM"})
+    ling = replace(ling, class_name="BailingMoeV2_5ForCausalLM")
     assert ASKED.plan(ling, 8192).fixed == 5 * 4 * 16 * 128 * 128 * 4
 
 
@@ -209,12 +211,12 @@ def test_ling_comes_in_whole_groups() -> None:
     whole = load("ling-3.0-flash")
     assert ASKED.plan(whole, 4096).per_device > 0
     with pytest.raises(EngineRejectsError, match="2 of its 42 layers are left over"):
-        ASKED.plan(whole.model_copy(update={"traits": {"incomplete_group": 2}}), 4096)
+        ASKED.plan(replace(whole, traits={"incomplete_group": 2}), 4096)
 
 
 def test_ling_without_a_rotary_part() -> None:
     """use_mla_nope: rows of 512 elements, not 576 (_derive_model_shapes); the config says no dtype, so fp16."""
     ling = load("ling-3.0-flash")
-    bare = ling.model_copy(update={"traits": {"use_mla_nope": True}})
+    bare = replace(ling, traits={"use_mla_nope": True})
     rows = [sizes(ASKED.plan(found, 4096))["latent", "latent"] for found in (ling, bare)]
     assert rows == [4096 * 7 * 576 * 2, 4096 * 7 * 512 * 2]

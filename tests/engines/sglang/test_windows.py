@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from pool_engines import GIB, SGLANG, Asked, sizes
@@ -166,7 +167,7 @@ def test_a_limit_that_fills_no_page_still_bounds_the_windows() -> None:
 def test_unlimited_ocr_has_a_pool_of_windows_alone() -> None:
     """get_hybrid_layer_ids puts every layer into it: cell 12 x 2 x 10 x 128 x 2 B, and no pool of full layers."""
     heads = Full(kv_heads=10, head_dim=128, query_heads=10)
-    ocr = uniform(12, heads, family="unlimited_ocr_text", max_context=32_768).model_copy(update={"traits": {"sliding_window_size": 128}})
+    ocr = replace(uniform(12, heads, family="unlimited_ocr_text", max_context=32_768), traits={"sliding_window_size": 128})
     cell = 12 * 2 * 10 * 128 * 2
     found = ASKED.capacity(ocr, GIB, page_size=1)
     assert (found.tokens, found.sliding_tokens) == (GIB // cell, GIB // cell)

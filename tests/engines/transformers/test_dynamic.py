@@ -32,6 +32,7 @@ from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
 from kvcalc.engines.transformers.quirks import CACHELESS, FOREIGN, OTHERWISE, QUIRKS
 from kvcalc.engines.transformers.tensors import Rows
+from kvcalc.sources.schema import read
 
 if TYPE_CHECKING:
     from kvcalc.core.plan import Plan
@@ -44,8 +45,8 @@ ROW = 8 * (128 + 128) * 2
 def model(*layers: State | tuple[State, ...], count: int | None = None, **fields: object) -> Architecture:
     names = [f"s{n}" for n in range(len(layers))]
     states = {name: list(kept) if isinstance(kept, tuple) else [kept] for name, kept in zip(names, layers, strict=True)}
-    layout = Layout.model_validate({"pattern": names, "count": count or len(layers), "states": states})
-    return Architecture.model_validate({"id": "m", "family": "test", "dtype": "bfloat16", "layers": layout} | fields)
+    layout = read(Layout, {"pattern": names, "count": count or len(layers), "states": states})
+    return read(Architecture, {"id": "m", "family": "test", "dtype": "bfloat16", "layers": layout} | fields)
 
 
 def plan(architecture: Architecture, context: int | None = 100, args: dict[str, Any] | None = None, **question: Any) -> Plan:

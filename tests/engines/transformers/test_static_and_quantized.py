@@ -13,6 +13,7 @@ from kvcalc.core.errors import EngineRejectsError, UsageError
 from kvcalc.core.states import Compressed, Full, Index, Latent, Nothing, Shared, ShortConv, Sliding, State
 from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
+from kvcalc.sources.schema import read
 
 if TYPE_CHECKING:
     from kvcalc.core.plan import Plan
@@ -24,8 +25,8 @@ TOKEN = 2 * 2 * 128 * 2
 
 def model(*layers: State | tuple[State, ...], **fields: object) -> Architecture:
     states = {f"s{n}": list(kept) if isinstance(kept, tuple) else [kept] for n, kept in enumerate(layers)}
-    layout = Layout.model_validate({"pattern": list(states), "count": len(layers), "states": states})
-    return Architecture.model_validate({"id": "m", "family": "test", "dtype": "bfloat16", "layers": layout} | fields)
+    layout = read(Layout, {"pattern": list(states), "count": len(layers), "states": states})
+    return read(Architecture, {"id": "m", "family": "test", "dtype": "bfloat16", "layers": layout} | fields)
 
 
 def static(architecture: Architecture, context: int, length: int | None = None, **question: Any) -> Plan:

@@ -22,6 +22,7 @@ from vllm_models import (
 
 from kvcalc.core.architecture import Architecture, Layout
 from kvcalc.core.states import Chunked, Full, Mamba2, Sliding
+from kvcalc.sources.schema import read
 
 
 def figures(architecture: Architecture, memory: int, context: int, **question: object) -> tuple[int | None, ...]:
@@ -171,7 +172,7 @@ def test_cross_attention_holds_the_encoder_tokens_of_a_step() -> None:
 
 def test_draft_layers_may_raise_every_group() -> None:
     """Qwen3-Next with MTP: 13 full layers against 36 recurrent ones make groups of 13, so 36 layers pay for 39."""
-    draft = Layout.model_validate({"pattern": ["full"], "count": 1, "states": {"full": [Full(kv_heads=2, query_heads=16, head_dim=256)]}})
+    draft = read(Layout, {"pattern": ["full"], "count": 1, "states": {"full": [Full(kv_heads=2, query_heads=16, head_dim=256)]}})
     args = {"speculative_method": "mtp", "num_speculative_tokens": 1}
     found = fitting(qwen3_next(draft=draft), 30 * GIB, tensor_parallel=2, args=args)
     assert sorted(len(group.layers) for group in found.pool.groups) == [12, 12, 12, 13]

@@ -11,6 +11,7 @@ from kvcalc.core.architecture import Architecture, Layout
 from kvcalc.core.errors import EngineRejectsError
 from kvcalc.core.states import Compressed, Index, Latent
 from kvcalc.engines.vllm.compressed import read_layout, specs
+from kvcalc.sources.schema import read
 
 WINDOW = Latent(latent_dim=448, rope_dim=64, window=128, query_heads=64)
 CSA = (WINDOW, Compressed(latent_dim=512, rope_dim=64, ratio=4), Index(index_dim=128, ratio=4))
@@ -59,7 +60,7 @@ def test_latents_stand_on_every_gpu_and_fp8_is_what_it_is_anyway() -> None:
 
 
 def test_draft_layers_keep_a_window_alone() -> None:
-    draft = Layout.model_validate({"pattern": ["c"], "count": 1, "states": {"c": list(CSA)}})
+    draft = read(Layout, {"pattern": ["c"], "count": 1, "states": {"c": list(CSA)}})
     args = {"speculative_method": "mtp"}
     found = fitting(flash(draft=draft), 40 * GIB, args=args)
     assert len(found.pool.layers) == len(fitting(flash(), 40 * GIB).pool.layers) + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ def asked(case: dict[str, Any]) -> tuple[Architecture, Workload]:
     """The model and the question of one case."""
     architecture = override(named(case["model"]), case.get("set", {})) if "model" in case else read_config(case["config"])
     traits = {key: value for key, value in architecture.traits.items() if key not in case.get("without", ())}
-    architecture = architecture.model_copy(update={"traits": traits})
+    architecture = replace(architecture, traits=traits)
     return architecture, Workload(**{name: case[name] for name in QUESTION})
 
 
@@ -90,7 +91,7 @@ def test_kimi_k3_holds_a_state_more_where_flash_kda_hands_one_out() -> None:
 
 
 def test_kimi_linear_hands_out_none() -> None:
-    found = named("kimi-k3").model_copy(update={"class_name": "KimiLinearForCausalLM", "traits": {}})
+    found = replace(named("kimi-k3"), class_name="KimiLinearForCausalLM", traits={})
     assert fitting(found, 60 * GIB, tensor_parallel=8).pool.group_blocks(1_048_576) == (2, 2, 2, 1_366)
 
 
@@ -206,7 +207,7 @@ def test_what_is_assumed_is_said(model_id: str, question: dict[str, Any], text: 
 
 def test_a_type_that_the_config_does_not_say() -> None:
     found = named("qwen3.8-flash-next")
-    silent = found.model_copy(update={"traits": {"outer_model_type": "qwen4_exp", "is_multimodal": True}})
+    silent = replace(found, traits={"outer_model_type": "qwen4_exp", "is_multimodal": True})
     assert any("does not say mamba_ssm_dtype" in note for note in plan(silent, context=4_096).notes)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -113,7 +114,7 @@ def test_a_hybrid_pays_for_copies_and_padded_states() -> None:
 
 
 def test_a_single_group_of_one_kv_group_is_repeated() -> None:
-    granite = uniform(2, NEMOTRON.model_copy(update={"groups": 1}), LLAMA_HEADS, family="granitemoehybrid")
+    granite = uniform(2, replace(NEMOTRON, groups=1), LLAMA_HEADS, family="granitemoehybrid")
     assert sizes(plan(granite, context=10, tensor_parallel=4))["mamba2", "replication"] == 2 * 3 * (2 * 3 * 128) * 2
 
 

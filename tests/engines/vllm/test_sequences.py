@@ -117,7 +117,7 @@ def test_recurrent_states_while_decoding() -> None:
     """Qwen3-Next: 57 + 3 x 3 blocks of the first, 57 + 3 x 1 of each other; draft tokens add one a group and a token."""
     found = fitting(qwen3_next(), GIB, context=32768).pool
     assert (found.group_blocks(32768), found.decoding_blocks(32768)) == ((3, 3, 3, 57), 60)
-    draft = Layout.model_validate({"pattern": ["full"], "count": 1, "states": {"full": [Full(kv_heads=2, query_heads=16, head_dim=256)]}})
+    draft = Layout(pattern=("full",), count=1, states={"full": (Full(kv_heads=2, query_heads=16, head_dim=256),)})
     args = {"speculative_method": "mtp", "num_speculative_tokens": 2}
     drafts = fitting(qwen3_next(draft=draft), GIB, context=32768, args=args).pool
     assert sum(b.decoding for b in drafts.by_group(32768)[:3]) == 9

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from vllm_models import DEEPSEEK, ENGINE, GPT_OSS, INDEX, WHISPER, deepseek_v3, fitting, gpt_oss, llama, model, plan, qwen3_next, uniform
 
@@ -11,8 +13,9 @@ from kvcalc.core.states import Full, Mamba2
 from kvcalc.engines.vllm.dtypes import cache_dtype, model_dtype
 from kvcalc.engines.vllm.settings import read_card, read_scheduler
 from kvcalc.engines.vllm.start import stage_of
+from kvcalc.sources.schema import read
 
-DRAFT = Layout.model_validate({"pattern": ["d"], "count": 1, "states": {"d": [Full(kv_heads=8, head_dim=128)]}})
+DRAFT = read(Layout, {"pattern": ["d"], "count": 1, "states": {"d": [Full(kv_heads=8, head_dim=128)]}})
 
 
 @pytest.mark.parametrize(
@@ -169,7 +172,7 @@ def test_decode_context_parallelism_over_spare_copies_of_heads() -> None:
 
 def test_draft_tokens_of_a_model_with_draft_layers() -> None:
     assert plan(deepseek_v3(draft=DRAFT), context=64, args={"speculative_method": "mtp"}).args["num_speculative_tokens"] == 1
-    two = Layout.model_validate({"pattern": ["d"], "count": 2, "states": {"d": [Full(kv_heads=8, head_dim=128)]}})
+    two = read(Layout, {"pattern": ["d"], "count": 2, "states": {"d": [Full(kv_heads=8, head_dim=128)]}})
     with pytest.raises(EngineRejectsError, match="3 draft tokens of 2 MTP layers"):
         plan(deepseek_v3(draft=two), context=64, args={"speculative_method": "mtp", "num_speculative_tokens": 3})
 
@@ -186,9 +189,9 @@ def test_a_draft_layer_sees_what_its_family_gives_it(family: str, groups: list[i
 def test_several_mtp_modules_keep_more_of_a_window() -> None:
     """extra = draft tokens - 1."""
     wide = model(["w", "f"], 4, {"w": GPT_OSS[0], "f": GPT_OSS[1]}, "glm4_moe", traits={"num_nextn_predict_layers": 3})
-    draft = Layout.model_validate({"pattern": ["f"], "count": 3, "states": {"f": [GPT_OSS[1]]}})
+    draft = read(Layout, {"pattern": ["f"], "count": 3, "states": {"f": [GPT_OSS[1]]}})
     args = {"speculative_method": "mtp", "num_speculative_tokens": 3, "max_num_batched_tokens": 2048}
-    found = fitting(wide.model_copy(update={"draft": draft}), 10**9, args=args)
+    found = fitting(replace(wide, draft=draft), 10**9, args=args)
     assert found.pool.demand(10**6).retained == 2
     assert found.pool.demand(10**6).in_flight == 4096
 

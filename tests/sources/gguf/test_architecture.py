@@ -29,7 +29,7 @@ def kinds(name: str, **keys: Any) -> list[str]:
 
 def test_heads_default_to_the_embedding_divided() -> None:
     (state,) = read_metadata(metadata("llama", attention__head_count_kv=None)).layers.layer(0)
-    assert state.model_dump() == {"kind": "full", "kv_heads": 8, "head_dim": 64, "value_head_dim": 64, "query_heads": 8}
+    assert state.to_dict() == {"kind": "full", "kv_heads": 8, "head_dim": 64, "value_head_dim": 64, "query_heads": 8}
 
 
 def test_families_are_model_types() -> None:
@@ -80,10 +80,10 @@ def test_architectures_that_need_an_array_say_so() -> None:
 
 def test_windows_that_the_loader_sets() -> None:
     (state,) = read_metadata(metadata("llama4", attention__sliding_window=77)).layers.layer(0)
-    assert state.model_dump()["chunk"] == 8192
+    assert state.to_dict()["chunk"] == 8192
     assert kinds("llama4", attention__sliding_window=0) == ["full"] * 8
     (state,) = read_metadata(metadata("smallthinker", attention__sliding_window=77)).layers.layer(1)
-    assert state.model_dump()["window"] == 4096
+    assert state.to_dict()["window"] == 4096
     assert kinds("exaone4", attention__sliding_window=128) == ["full"] * 8
     assert kinds("exaone4", block_count=64).count("sliding") == 48
 
@@ -103,7 +103,7 @@ def test_latents() -> None:
     found = read_metadata(metadata("deepseek2", **MLA, **MLA_KEYS))
     (state,) = found.layers.layer(0)
     assert (state.kind, found.traits) == ("latent", {"gguf_architecture": "deepseek2"})
-    assert state.model_dump()["rope_dim"] == 64
+    assert state.to_dict()["rope_dim"] == 64
 
 
 def test_a_file_from_before_latents_is_the_same_mathematics() -> None:

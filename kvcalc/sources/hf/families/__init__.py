@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from kvcalc.core.architecture import Architecture, Layout
 from kvcalc.core.errors import InvalidConfigError, UnsupportedArchitectureError, nearest
+from kvcalc.core.fields import ContradictionError
 from kvcalc.core.units import clean
 from kvcalc.sources.hf.config import Config
 from kvcalc.sources.hf.families import fields, identity
@@ -23,6 +24,7 @@ from kvcalc.sources.hf.families.defaults import class_defaults, has_layer_types
 from kvcalc.sources.hf.families.index import INDEX
 from kvcalc.sources.hf.families.layers import cache_windows
 from kvcalc.sources.hf.families.wrappers import descend
+from kvcalc.sources.schema import checked
 from kvcalc.sources.validation import first
 
 if TYPE_CHECKING:
@@ -51,20 +53,22 @@ def read_family(raw: Mapping[str, Any], *, model_id: str = "", source: Source | 
     config = Config(inner, model_type, class_defaults(model_type), class_name=identity.class_name(raw, inner))
     try:
         layers = reader(config)
-        return Architecture(
-            id=model_id or identity.own_name(raw, model_type),
-            source=source,
-            family=model_type,
-            class_name=config.class_name,
-            dtype=identity.dtype(raw, inner),
-            max_context=identity.max_context(raw, config),
-            hidden_dim=config.optional(*fields.HIDDEN, least=1),
-            layers=_layout(layers, layers.order),
-            draft=_layout(layers, layers.draft) if layers.draft else None,
-            traits=identity.traits(raw, inner, model_type) | _class_traits(config, layers) | dict(layers.traits),
-            assumptions=(*_assumptions(config), *layers.notes),
+        return checked(
+            Architecture(
+                id=model_id or identity.own_name(raw, model_type),
+                source=source,
+                family=model_type,
+                class_name=config.class_name,
+                dtype=identity.dtype(raw, inner),
+                max_context=identity.max_context(raw, config),
+                hidden_dim=config.optional(*fields.HIDDEN, least=1),
+                layers=_layout(layers, layers.order),
+                draft=_layout(layers, layers.draft) if layers.draft else None,
+                traits=identity.traits(raw, inner, model_type) | _class_traits(config, layers) | dict(layers.traits),
+                assumptions=(*_assumptions(config), *layers.notes),
+            )
         )
-    except ValidationError as error:
+    except (ContradictionError, ValidationError) as error:
         raise InvalidConfigError(f"config.json of a {model_type} model cannot be: {clean(first(error), 200)}") from None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcalc.core.errors import InvalidConfigError
-from kvcalc.core.states import Compressed, Index, Latent, Shared, State
+from kvcalc.core.states import AnyState, Compressed, Index, Latent, Shared
 from kvcalc.sources.hf.families import fields
 from kvcalc.sources.hf.families.layers import Layers, draft_count, layer_count, named
 
@@ -68,13 +68,13 @@ def v4(config: Config) -> Layers:
     count, window = layer_count(config), _window(config)
     ratios = _ratios(config, count)
     drafts = list(ratios[count:]) or [0]
-    states: dict[str, tuple[State, ...]] = {}
+    states: dict[str, tuple[AnyState, ...]] = {}
     names: list[str] = []
     for ratio in [*ratios[:count], *(drafts[min(i, len(drafts) - 1)] for i in range(draft_count(config)))]:
         name = f"ratio_{ratio}" if ratio else "window"
         names.append(name)
         if name not in states:
-            kept: list[State] = [window]
+            kept: list[AnyState] = [window]
             if ratio:
                 kept.append(_compressed(window, ratio))
             if ratio == INDEXED_RATIO:
@@ -88,7 +88,7 @@ def v41(config: Config) -> Layers:
     count, window = layer_count(config), _window(config)
     ratios = _ratios(config, count)
     sources = config.indices("kv_source_layer_ids", count) or frozenset()
-    states: dict[str, tuple[State, ...]] = {"window": (window,)}
+    states: dict[str, tuple[AnyState, ...]] = {"window": (window,)}
     order: list[str] = []
     source: int | None = None
     for i, ratio in enumerate(ratios[:count]):

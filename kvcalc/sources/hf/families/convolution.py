@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcalc.core.states import Fixed, RgLru, Rwkv, ShortConv, State
+from kvcalc.core.states import AnyState, Fixed, RgLru, Rwkv, ShortConv
 from kvcalc.sources.hf.families import fields
 from kvcalc.sources.hf.families.layers import (
     CONV,
@@ -104,7 +104,7 @@ def _inkling_window(config: Config) -> States:
     return (heads.sliding(fields.read_window(config, "sliding_window", "sliding_window_size")), *_inkling_convs(config, heads))
 
 
-def _inkling_convs(config: Config, heads: Heads) -> tuple[State, ...]:
+def _inkling_convs(config: Config, heads: Heads) -> tuple[AnyState, ...]:
     kernel = config.integer("conv_kernel_size", "sconv_kernel_size")
     attention = ShortConv(channels=heads.kv * heads.dim, conv_kernel=kernel, conv_dtype="fp32")
     hidden = ShortConv(channels=config.integer(*fields.HIDDEN), conv_kernel=kernel, conv_dtype="fp32")
@@ -126,7 +126,7 @@ def _zaya_window(config: Config) -> States:
     return (heads.sliding(fields.read_window(config)), *_zaya_mixing(config, heads))
 
 
-def _zaya_mixing(config: Config, heads: Heads) -> tuple[State, ...]:
+def _zaya_mixing(config: Config, heads: Heads) -> tuple[AnyState, ...]:
     columns = config.integer("cca_time0") + config.integer("cca_time1") - 2
     half = heads.kv * heads.dim // 2
     convolutions = Fixed(name="cca_conv", elements=(heads.query + heads.kv) * heads.dim * columns, state_dtype="model") if columns else None

@@ -8,7 +8,7 @@ from kvcalc.core.errors import InvalidConfigError
 from kvcalc.core.states import Chunked, Full, Sliding
 
 if TYPE_CHECKING:
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.sources.hf.config import Config
 
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "layers", "num_blocks")
@@ -97,16 +97,16 @@ def read_window(config: Config, *names: str) -> int:
     return window
 
 
-def full(config: Config) -> tuple[State, ...]:
+def full(config: Config) -> tuple[AnyState, ...]:
     """Full attention with the common heads."""
     return (read_heads(config).full(),)
 
 
-def sliding(config: Config) -> tuple[State, ...]:
+def sliding(config: Config) -> tuple[AnyState, ...]:
     """Sliding-window attention with the common heads."""
     return (read_heads(config).sliding(read_window(config)),)
 
 
-def chunked(config: Config) -> tuple[State, ...]:
+def chunked(config: Config) -> tuple[AnyState, ...]:
     """Chunked attention with the common heads."""
     return (read_heads(config).chunked(read_window(config, "attention_chunk_size")),)

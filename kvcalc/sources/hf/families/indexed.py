@@ -5,10 +5,11 @@ Everything is still stored; the index is what it costs. Index keys are fp8 with 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.errors import InvalidConfigError
-from kvcalc.core.states import Index, Shared, State
+from kvcalc.core.states import AnyState, Index, Shared
 from kvcalc.core.units import clean
 from kvcalc.sources.hf.families import fields
 from kvcalc.sources.hf.families.latent import mla, read_latent
@@ -26,7 +27,7 @@ OWN, TAKEN = "full", "shared"
 _LETTERS = {"F": OWN, "S": TAKEN}
 
 
-def read_index(config: Config, **changes: int | str) -> Index:
+def read_index(config: Config, **changes: Any) -> Index:
     """DeepSeek's indexer: one key of `index_head_dim` a token."""
     return Index(index_dim=config.integer("index_head_dim"), top_k=config.optional("index_topk", least=1), **changes)
 
@@ -89,14 +90,14 @@ def mistral_large4(config: Config) -> Layers:
     sources = config.sequence("kv_source_layers", length=count) or range(count)
     turned, kinds = rotary(config, count), scheduled(config, count)
     latent, index = read_latent(config), read_index(config)
-    still = latent.model_copy(update={"rope_dim": 0})
+    still = replace(latent, rope_dim=0)
     order: list[str] = []
     states: dict[str, States] = {}
     for i in range(count):
         source = config.checked(sources[i], "kv_source_layers", least=0)
         if source > i:
             raise InvalidConfigError(f"config.json: 'kv_source_layers' lets layer {i} read layer {source}, which comes after it")
-        own: State = Shared(shares_with=source) if source != i else latent if turned[i] else still
+        own: AnyState = Shared(shares_with=source) if source != i else latent if turned[i] else still
         name = f"reader_{source}" if source != i else "latent" if turned[i] else "latent_still"
         if kinds[i] == OWN:
             name += "_indexed"

@@ -21,10 +21,10 @@ from kvcalc.sources.hf.families import fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.sources.hf.config import Config
 
-    States = tuple[State, ...]
+    States = tuple[AnyState, ...]
     Builder = Callable[[Config], States]
     Rule = Callable[[Config, int], Sequence[str]]
     Reader = Callable[[Config], "Layers"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,7 +40,7 @@ def kinds(found: Architecture) -> list[str]:
 def test_glm_4_7_flash_reads_head_dim_as_its_rotary_width() -> None:
     """Glm4MoeLiteConfig's attribute_map: head_dim → qk_rope_head_dim; DeepSeek-V3's `head_dim` means nothing."""
     config = {"model_type": "glm4_moe_lite", **MLA, "head_dim": 32}
-    assert list(read_config(config).states) == [LATENT.model_copy(update={"rope_dim": 32})]
+    assert list(read_config(config).states) == [replace(LATENT, rope_dim=32)]
     assert list(read_config(config | {"model_type": "deepseek_v3"}).states) == [LATENT]
 
 
@@ -107,7 +108,7 @@ def test_mistral_large4_lets_layers_read_an_earlier_latent_and_drops_rope_where_
     found = read_config({"model_type": "mistral_large4_text", **MLA, "num_hidden_layers": 8, "index_topk_freq": 2,
                          "kv_source_layers": [0, 0, 2, 3, 4, 5, 6, 6]})  # fmt: skip
     assert found.layers.layer(1) == (Shared(shares_with=0), INDEX)
-    assert found.layers.layer(3) == (LATENT.model_copy(update={"rope_dim": 0}), INDEX)
+    assert found.layers.layer(3) == (replace(LATENT, rope_dim=0), INDEX)
     assert found.layers.layer(4) == (LATENT,)
     assert found.layers.layer(7) == (Shared(shares_with=6), INDEX)
     with pytest.raises(InvalidConfigError, match="kv_source_layers"):

@@ -114,7 +114,7 @@ def test_a_window_that_cannot_close_is_nominal() -> None:
 )
 def test_windows_that_only_the_files_word_or_the_class_knows_are_nominal(model_type: str, fields: dict[str, Any], nominal: bool) -> None:
     found = read_config({"model_type": model_type, "num_hidden_layers": 1, **SMALL, **fields})
-    assert found.layers.layer(0)[0].model_dump()["nominal"] is nominal
+    assert found.layers.layer(0)[0].to_dict()["nominal"] is nominal
 
 
 def test_mimo_v2_flash_has_its_own_heads_in_window_layers() -> None:
@@ -170,7 +170,7 @@ def test_modernbert_sees_half_of_its_local_attention() -> None:
 def test_bidirectional_gemma3_sees_half_its_window_and_one() -> None:
     found = read_config({"model_type": "gemma3_text", "num_hidden_layers": 1, "sliding_window": 512, **SMALL,
                          "use_bidirectional_attention": True})  # fmt: skip
-    assert found.layers.layer(0)[0].model_dump()["window"] == 257
+    assert found.layers.layer(0)[0].to_dict()["window"] == 257
 
 
 def test_per_layer_config_makes_layers_of_one_type_differ() -> None:

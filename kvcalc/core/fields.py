@@ -1,0 +1,52 @@
+"""What a field of a state or of a model may be, said beside its type, and read wherever values come from outside.
+
+    kv_heads: PositiveInt        a whole number of at least 1; "8", 8.0 and true are none
+
+The marks are plain Python. They answer the protocol by which Pydantic asks an annotation for its schema, so that the adapters of
+`kvcalc.sources.schema` check files and requests against these same classes; nothing here imports Pydantic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class ContradictionError(ValueError):
+    """Fields that exclude each other, such as 32 query heads over 3 KV heads; the message is a sentence without its place."""
+
+
+class Exactly:
+    """A value of just this type, and for numbers within bounds; nothing is converted on the way."""
+
+    __slots__ = ("bounds",)
+
+    def __init__(self, **bounds: int) -> None:
+        self.bounds = bounds
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        return {**handler(source), "strict": True, **self.bounds}
+
+
+PositiveInt = Annotated[int, Exactly(gt=0)]
+NaturalInt = Annotated[int, Exactly(ge=0)]
+Flag = Annotated[bool, Exactly()]
+
+
+def field_names(kind: Any) -> tuple[str, ...]:
+    """The fields of a dataclass, or of one of its instances, in order."""
+    return tuple(field.name for field in fields(kind))
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON has it: dataclasses as mappings of the fields that are set, a state's `kind` first, tuples as lists."""
+    if is_dataclass(value) and not isinstance(value, type):
+        own = {"kind": value.kind} if hasattr(value, "kind") else {}
+        found = {name: getattr(value, name) for name in field_names(value)}
+        return own | {name: plain(inner) for name, inner in found.items() if inner is not None}
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
