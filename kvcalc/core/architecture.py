@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from kvcalc.core.errors import nearest
 from kvcalc.core.fields import ContradictionError, Exactly, PositiveInt
 from kvcalc.core.states import State
+from kvcalc.core.traits import NO_TRAITS, Traits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,7 +155,7 @@ class Architecture:
     class_name     the Hugging Face architecture class, where known: some engines list classes, not families
     dtype          the checkpoint's own type; None if the file does not say
     draft          layers for speculation (MTP, NextN): kept only when the question asks for them
-    traits         facts that a single engine needs, under the config's own names (num_experts, quantization, …)
+    traits         facts that a single engine needs, under the config's own names
     assumptions    what the reader filled in, sentence by sentence; printed with every answer
     """
 
@@ -171,7 +172,7 @@ class Architecture:
     hidden_dim: PositiveInt | None = None
     layers: Layout
     draft: Layout | None = None
-    traits: dict[str, Any] = field(default_factory=dict)
+    traits: Traits = NO_TRAITS
     assumptions: tuple[str, ...] = ()
     expect: tuple[Expectation, ...] = ()
 

@@ -20,7 +20,7 @@ class ContradictionError(ValueError):
 
 
 class Exactly:
-    """A value of just this type, and for numbers within bounds; nothing is converted on the way."""
+    """A value of just this type, and within bounds (Pydantic's words for them); nothing is converted on the way."""
 
     __slots__ = ("bounds",)
 
@@ -31,6 +31,20 @@ class Exactly:
         return {**handler(source), "strict": True, **self.bounds}
 
 
+class Either:
+    """A value of one of several types; `expected` says which, so that a refusal is one sentence and not one for each."""
+
+    __slots__ = ("expected",)
+
+    def __init__(self, expected: str) -> None:
+        self.expected = expected
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        words = {"custom_error_type": "either", "custom_error_message": "{expected}", "custom_error_context": {"expected": self.expected}}
+        return {**handler(source), **words}
+
+
+Whole = Annotated[int, Exactly()]
 PositiveInt = Annotated[int, Exactly(gt=0)]
 NaturalInt = Annotated[int, Exactly(ge=0)]
 Flag = Annotated[bool, Exactly()]

@@ -22,6 +22,7 @@ from kvcalc.core.formats import get_format
 from kvcalc.core.states import KINDS
 from kvcalc.core.states.attention import Nothing
 from kvcalc.core.states.base import CACHE, MODEL
+from kvcalc.core.traits import Traits
 from kvcalc.core.units import LARGEST, clean
 from kvcalc.sources.schema import read
 from kvcalc.sources.validation import sentences
@@ -70,7 +71,7 @@ class _Checker:
             self.say((), "is not a mapping; a kvcalc model begins with `id:`, `family:` and `layers:`")
             return None, self.problems
         self._known(value, (), Architecture)
-        for name, model in (("source", Source), ("layers", Layout), ("draft", Layout)):
+        for name, model in (("source", Source), ("layers", Layout), ("draft", Layout), ("traits", Traits)):
             self._known(value.get(name), (name,), model)
         expected = value.get("expect")
         if isinstance(expected, list):

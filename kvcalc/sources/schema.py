@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pydantic import ConfigDict, TypeAdapter, with_config
 
 from kvcalc.core.architecture import Architecture, Expectation, Layout, Source
+from kvcalc.core.traits import Traits
 
 _T = TypeVar("_T")
 
@@ -21,7 +22,7 @@ _CONFIG = ConfigDict(extra="forbid", revalidate_instances="always", hide_input_i
 
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {}
 
-for _part in (Architecture, Expectation, Layout, Source):
+for _part in (Architecture, Expectation, Layout, Source, Traits):
     with_config(_CONFIG)(_part)
 
 

@@ -34,7 +34,9 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "dataclass_type": lambda _: "must be a mapping",
     "tuple_type": lambda _: "must be a list",
     "list_type": lambda _: "must be a list",
-    "too_short": lambda _: "must not be empty",
+    "too_short": lambda ctx: "must not be empty" if ctx["min_length"] == 1 else f"must have {ctx['min_length']} entries",
+    "too_long": lambda ctx: f"must have {ctx['max_length']} entries",
+    "either": lambda ctx: f"must be {ctx['expected']}",
     "value_error": lambda ctx: str(ctx["error"]),
 }
 

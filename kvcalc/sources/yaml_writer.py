@@ -47,8 +47,9 @@ def to_yaml(architecture: Architecture) -> str:
     lines += ["layers:", *_layout(architecture.layers)]
     if architecture.draft is not None:
         lines += ["draft:", *_layout(architecture.draft)]
-    if architecture.traits:
-        lines += ["traits:", *itertools.chain.from_iterable(_entry(key, value, "  ") for key, value in architecture.traits.items())]
+    traits = architecture.traits.given()
+    if traits:
+        lines += ["traits:", *itertools.chain.from_iterable(_entry(key, value, "  ") for key, value in traits.items())]
     own = [text for text in architecture.assumptions if text != assumed_sentence(architecture.source)]
     if own:
         lines += ["assumptions:", *(f"  - {_scalar(text)}" for text in own)]

@@ -168,7 +168,7 @@ def _jamba(architecture: Architecture) -> dict[str, Any]:
 
 
 def _falcon(architecture: Architecture) -> dict[str, Any]:
-    return {name: architecture.traits[name] for name in ("new_decoder_architecture", "multi_query") if name in architecture.traits}
+    return {name: value for name in ("new_decoder_architecture", "multi_query") if (value := architecture.traits.get(name)) is not None}
 
 
 def _glm_moe_dsa(architecture: Architecture) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kvcalc.core.architecture import Architecture, Expectation, Layout, Source
 from kvcalc.core.states import Full, Index, Latent, Mamba2, Sliding
+from kvcalc.core.traits import Traits
 from kvcalc.sources.catalogue import ids, load_id, read_text
 from kvcalc.sources.yaml_reader import read_yaml
 from kvcalc.sources.yaml_writer import shortest_pattern, to_yaml
@@ -27,7 +28,7 @@ GEMMA = Architecture(
         states={"local": (Sliding(window=1024, kv_heads=16, head_dim=128),), "global": (FULL,)},
     ),
     draft=Layout(pattern=("both",), count=1, states={"both": (Latent(latent_dim=512), Index(index_dim=128))}),
-    traits={"num_experts": 8, "skip": ["a", None, 1e-05]},
+    traits=Traits(num_experts=8, kv_cache_scheme={"skip": ["a", None, 1e-05]}),
     assumptions=("not read from the released config: head_dim (class default)",),
     expect=(Expectation(context=4096, bytes=771751936),),
 )
@@ -55,7 +56,7 @@ def test_the_page_that_people_read() -> None:
         "      - {kind: index, index_dim: 128}\n"
         "traits:\n"
         "  num_experts: 8\n"
-        "  skip: [a, null, 1e-05]\n"
+        "  kv_cache_scheme: {skip: [a, null, 1e-05]}\n"
         "expect:\n"
         "  - {context: 4096, bytes: 771751936}\n"
     )
@@ -99,7 +100,10 @@ def test_long_lists_are_wrapped() -> None:
     order = tuple("mamba" if i % 3 else f"full_{i}" for i in range(60))
     states = {name: (Mamba2(heads=2, head_dim=4, state_dim=8) if name == "mamba" else FULL,) for name in dict.fromkeys(order)}
     found = Architecture(
-        id="x", family="y", layers=Layout(pattern=order, count=60, states=states), traits={"names": [f"layer.{i}" for i in range(99)]}
+        id="x",
+        family="y",
+        layers=Layout(pattern=order, count=60, states=states),
+        traits=Traits(kv_cache_scheme={"names": [f"layer.{i}" for i in range(99)]}),
     )
     text = to_yaml(found)
     assert max(map(len, text.splitlines())) <= 140
@@ -124,7 +128,7 @@ VALUE = st.recursive(
     st.text(st.characters(exclude_categories=["Cs"])),
 )
 def test_any_text_and_traits_read_back(traits: dict[str, object], name: str) -> None:
-    found = replace(GEMMA, traits=traits, name=name)
+    found = replace(GEMMA, traits=Traits(kv_cache_scheme=traits), name=name)
     assert read_text(to_yaml(found), "x.yaml") == found
 
 
@@ -133,4 +137,6 @@ def test_any_text_and_traits_read_back(traits: dict[str, object], name: str) -> 
 )
 def test_words_that_yaml_would_misread_are_quoted(word: str) -> None:
     assert f'name: "{word}"' in to_yaml(replace(GEMMA, name=word)) or word == ""
-    assert read_yaml(to_yaml(replace(GEMMA, traits={word: [word]})), "x.yaml").value["traits"] == {word: [word]}
+    assert read_yaml(to_yaml(replace(GEMMA, traits=Traits(kv_cache_scheme={word: [word]}))), "x.yaml").value["traits"] == {
+        "kv_cache_scheme": {word: [word]}
+    }

@@ -319,10 +319,10 @@ _EXPERTS = ("n_routed_experts", "num_experts")
 
 def architecture_name(architecture: Architecture, engine: str = "llama.cpp") -> str:
     """The llama.cpp architecture of a model. Raises UnsupportedArchitectureError where it converts to none, in the name of `engine`."""
-    own = architecture.traits.get("gguf_architecture")
+    own = architecture.traits.gguf_architecture
     if own is not None:
-        if not isinstance(own, str) or own not in ARCHITECTURES:
-            raise UnsupportedArchitectureError(f"llama.cpp has no architecture '{clean(own, 60)}'", nearest(str(own), ARCHITECTURES))
+        if own not in ARCHITECTURES:
+            raise UnsupportedArchitectureError(f"llama.cpp has no architecture '{clean(own, 60)}'", nearest(own, ARCHITECTURES))
         return own
     name = FAMILIES.get(architecture.family)
     if name is None:
@@ -330,7 +330,7 @@ def architecture_name(architecture: Architecture, engine: str = "llama.cpp") -> 
     if architecture.class_name in _CLASSES:
         return _CLASSES[architecture.class_name]
     rule = ARCHITECTURES[name]
-    if rule.with_experts and any(key in architecture.traits for key in _EXPERTS):
+    if rule.with_experts and any(architecture.traits.get(key) is not None for key in _EXPERTS):
         return rule.with_experts
     if rule.needs and not any(isinstance(state, rule.needs) for state in architecture.states):
         if not rule.otherwise:

@@ -244,7 +244,7 @@ def _in_force(request: Request, context: Context) -> dict[str, Any]:
 def check(request: Request) -> None:
     """What llama.cpp refuses to start with (llama-context.cpp `llama_init_from_model`). Raises EngineRejectsError."""
     model, types = request.model, request.types
-    if model.architecture.traits.get("gguf_lacks_windows"):
+    if model.architecture.traits.gguf_lacks_windows:
         raise EngineRejectsError(
             f"llama.cpp does not start with a {model.name} file that has a window and no block that slides",
             "its attention.sliding_window_pattern must make a block a window block",

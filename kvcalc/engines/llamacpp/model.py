@@ -66,7 +66,7 @@ class Model:
     @cached_property
     def is_own_file(self) -> bool:
         """Read from a GGUF file, not converted from a config.json."""
-        return "gguf_architecture" in self.architecture.traits
+        return self.architecture.traits.gguf_architecture is not None
 
     @cached_property
     def drafts(self) -> Layout | None:
@@ -91,7 +91,7 @@ class Model:
     @cached_property
     def is_expanded(self) -> bool:
         """Latents are stored as heads."""
-        return self.rule.expands_latents or bool(self.architecture.traits.get("gguf_expanded_latent"))
+        return self.rule.expands_latents or bool(self.architecture.traits.gguf_expanded_latent)
 
     @cached_property
     def is_mla(self) -> bool:
@@ -101,7 +101,7 @@ class Model:
     @cached_property
     def is_causal(self) -> bool:
         """A token sees only what is before it."""
-        return self.architecture.traits.get("gguf_causal", True) is not False
+        return self.architecture.traits.gguf_causal is not False
 
     @cached_property
     def window(self) -> int:
@@ -136,15 +136,15 @@ class Model:
             elif isinstance(state, Latent):
                 keys.add((state.nope_dim or 0) + state.rope_dim if self.is_expanded else state.latent_dim + state.rope_dim)
                 values.add(self._latent_value(state))
-        told = self.architecture.traits.get("gguf_head_dims")
-        if isinstance(told, list | tuple) and len(told) == 2 and all(isinstance(width, int) for width in told):
+        told = self.architecture.traits.gguf_head_dims
+        if told is not None:
             keys.add(told[0])
             values.add(told[1])
         return keys, values
 
     def _latent_value(self, state: Latent) -> int:
-        told = self.architecture.traits.get("gguf_value_length")
-        if isinstance(told, int):
+        told = self.architecture.traits.gguf_value_length
+        if told is not None:
             return told
         if self.untold_value:
             return self.untold_value
@@ -162,9 +162,9 @@ class Model:
     @cached_property
     def widest_value(self) -> int:
         """Elements of the widest V row of any layer."""
-        told = self.architecture.traits.get("gguf_value_width")
+        told = self.architecture.traits.gguf_value_width
         rows = [tensor.width for tensors in self._all_tensors() for tensor in tensors if tensor.store == "value" and not tensor.idle]
-        return max([*rows, told if isinstance(told, int) else 0])
+        return max([*rows, told or 0])
 
     def _all_tensors(self) -> Iterator[tuple[Tensor, ...]]:
         reading = self.reading
@@ -181,14 +181,14 @@ class Model:
         """Number and tensors of every layer of the model's cache, or of its draft context. Raises EngineRejectsError without draft layers."""
         trunk = self.architecture.layers
         drafts = self.drafts
-        if drafting and (drafts is None or self.architecture.traits.get("gguf_router")):
+        if drafting and (drafts is None or self.architecture.traits.gguf_router):
             raise EngineRejectsError(f"llama.cpp opens no draft context for this model: the file of a {self.name} has no draft layers")
         if drafting and drafts is not None and not self.rule.drafts.repeats_model:
             return _numbered(drafts, self.reading.for_drafts(), trunk.count)
         kept = _numbered(trunk, self.reading, 0)
         if drafts is not None:
-            told = self.architecture.traits.get("gguf_keeps_drafts")
-            some = range(drafts.count) if self.rule.drafts.kept else told if isinstance(told, list | tuple) else ()
+            told = self.architecture.traits.gguf_keeps_drafts
+            some = range(drafts.count) if self.rule.drafts.kept else told or ()
             kept += [layer for i, layer in enumerate(_numbered(drafts, self.reading, trunk.count)) if i in some]
         return kept
 
@@ -199,7 +199,7 @@ def build_model(architecture: Architecture) -> Model:
     name = architecture_name(architecture)
     rule = ARCHITECTURES[name]
     windowed = rule.windows is not None and rule.windows.layers in (0, architecture.layers.count)
-    if "gguf_architecture" not in architecture.traits:
+    if architecture.traits.gguf_architecture is None:
         _check_owners(name, rule.owners, architecture.layers)
         if rule.windows is not None:
             architecture = _as_loaded(name, rule.windows, architecture)

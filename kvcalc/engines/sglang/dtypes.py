@@ -16,6 +16,7 @@ from kvcalc.core.units import clean
 if TYPE_CHECKING:
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.formats import Format
+    from kvcalc.core.traits import Traits
     from kvcalc.engines.sglang.classes import ClassRule
 
 #: kvcalc's and PyTorch's spellings → the flag's.
@@ -45,7 +46,7 @@ class CacheType(NamedTuple):
 
 def model_format(architecture: Architecture) -> tuple[Format, str]:
     """The type that SGLang runs the model in, and a note where it is not the file's."""
-    if architecture.traits.get("quantization") == "mxfp4":
+    if architecture.traits.quantization == "mxfp4":
         return FORMATS["bf16"], ""
     found = get_format(architecture.dtype, "dtype") if architecture.dtype else None
     if found is not None and found.name != "fp32":
@@ -96,11 +97,11 @@ def _said(flag: str, capability: int, *, indexed: bool) -> str:
     return f"kv-cache-dtype auto is {flag} for this model"
 
 
-def _checkpoint_is_fp8(traits: Mapping[str, object]) -> bool:
+def _checkpoint_is_fp8(traits: Traits) -> bool:
     """The checkpoint itself asks for an fp8 cache (ModelOpt's `kv_cache_quant_algo`, or its `kv_cache_scheme`)."""
-    algorithm = traits.get("kv_cache_quant_algo")
-    if isinstance(algorithm, str):
+    algorithm = traits.kv_cache_quant_algo
+    if algorithm is not None:
         return algorithm.upper() == "FP8"
-    scheme = traits.get("kv_cache_scheme")
-    is_modelopt = str(traits.get("quantization", "")).startswith("modelopt")
-    return is_modelopt and isinstance(scheme, Mapping) and scheme.get("type") == "float" and scheme.get("num_bits") == 8
+    scheme = traits.kv_cache_scheme
+    is_modelopt = (traits.quantization or "").startswith("modelopt")
+    return is_modelopt and isinstance(scheme, Mapping) and (scheme.get("type"), scheme.get("num_bits")) == ("float", 8)

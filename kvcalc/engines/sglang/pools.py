@@ -146,8 +146,8 @@ class _Reader:
 
     def encoder_rows(self) -> dict[Row, int]:
         """Rows of Whisper's encoder layers, which nothing fills: SGLang counts them with the decoder's."""
-        layers = self.architecture.traits.get("encoder_layers")
-        if not self.server.rule.counts_encoder or self.main is None or not isinstance(layers, int) or layers < 1:
+        layers = self.architecture.traits.encoder_layers
+        if not self.server.rule.counts_encoder or self.main is None or not layers:
             return {}
         return {row._replace(state="encoder"): layers for row in self._state_rows(self.main)}
 
@@ -254,7 +254,7 @@ class _Reader:
 
     def _latent(self, shape: State) -> State:
         """The latent that the pool stores: `use_mla_nope` leaves Ling's rotary part out (_derive_model_shapes)."""
-        if isinstance(shape, Latent) and self.architecture.traits.get("use_mla_nope") is True and self.server.rule.drops_rotary:
+        if isinstance(shape, Latent) and self.architecture.traits.use_mla_nope is True and self.server.rule.drops_rotary:
             return replace(shape, rope_dim=0)
         return shape
 

@@ -191,14 +191,14 @@ def resolve(architecture: Architecture, workload: Workload, args: Mapping[str, A
         requests=_requests(rule, args, attn_dp, draft_tokens),
         draft_tokens=draft_tokens,
         draft_layers=_next_token_layers(architecture, rule) if draft_tokens else 0,
-        tails=index_pool > 1 and architecture.traits.get("index_kpool_compress") is True,
+        tails=index_pool > 1 and architecture.traits.index_kpool_compress is True,
         notes=(*notes, *([cache.note] if cache.note else [])),
     )
 
 
 def _check_groups(architecture: Architecture, name: str, rule: ClassRule) -> None:
     """Ling's model asserts that its layers come in whole groups (models/bailing_moe_linear.py, bailing_moe_v3.py)."""
-    tail = architecture.traits.get("incomplete_group")
+    tail = architecture.traits.incomplete_group
     if tail and rule.whole_groups:
         raise EngineRejectsError(
             f"SGLang loads {name} in whole groups of layers, and {tail} of its {architecture.layers.count} layers are left over",
@@ -253,8 +253,8 @@ def _draft_tokens(architecture: Architecture, rule: ClassRule, workload: Workloa
 
 def _next_token_layers(architecture: Architecture, rule: ClassRule) -> int:
     """Draft layers that SGLang prices: it reads `num_nextn_predict_layers` of the model's config and nothing else."""
-    value = architecture.traits.get("num_nextn_predict_layers", rule.next_token_layers)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    declared = architecture.traits.num_nextn_predict_layers
+    return (rule.next_token_layers if declared is None else declared) or 0
 
 
 def _radix(architecture: Architecture, rule: ClassRule, args: Mapping[str, Any]) -> bool:

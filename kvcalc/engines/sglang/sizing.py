@@ -234,7 +234,7 @@ def _window(architecture: Architecture, server: Server) -> int:
     """The window as SGLang's model class gives it, 0 without one."""
     windows = [getattr(state, "window", None) or getattr(state, "chunk", None) for state in architecture.states]
     if server.every_layer_slides:
-        told = architecture.traits.get("sliding_window_size")
+        told = architecture.traits.sliding_window_size
         windows = [told if isinstance(told, int) else 0]
     found = max((window for window in windows if window), default=0)
     return found - 1 if found and server.rule.windows is not None and server.rule.windows.less_one else found

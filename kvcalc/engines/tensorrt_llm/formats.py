@@ -17,6 +17,7 @@ from kvcalc.core.units import clean
 
 if TYPE_CHECKING:
     from kvcalc.core.architecture import Architecture
+    from kvcalc.core.traits import Traits
 
 #: Row of DeepSeek-V4 on Hopper: 448 B of fp8, 64 rotary elements in bf16, 8 B of scales.
 DS_MLA = "fp8_ds_mla"
@@ -63,11 +64,11 @@ def cache_format(architecture: Architecture, kv_dtype: str) -> Format:
     return found
 
 
-def _checkpoint_says(traits: Mapping[str, object]) -> str:
+def _checkpoint_says(traits: Traits) -> str:
     """The type that the checkpoint's quantization asks for, or an empty string."""
-    algorithm = traits.get("kv_cache_quant_algo")
-    if isinstance(algorithm, str):
+    algorithm = traits.kv_cache_quant_algo
+    if algorithm is not None:
         return {"FP8": "fp8", "NVFP4": "nvfp4"}.get(algorithm.upper(), "")
-    scheme = traits.get("kv_cache_scheme")
+    scheme = traits.kv_cache_scheme
     is_fp8 = isinstance(scheme, Mapping) and scheme.get("type") == "float" and scheme.get("num_bits") == 8
     return "fp8" if is_fp8 else ""

@@ -56,8 +56,8 @@ def _ssm_format(architecture: Architecture, state: Recurrent, model: Format, ask
         return FORMATS["fp32"]
     if asked != "auto":
         return get_format(asked, "mamba_ssm_cache_dtype")
-    declared = architecture.traits.get("mamba_ssm_cache_dtype")
-    return get_format(declared, "mamba_ssm_cache_dtype") if isinstance(declared, str) and declared != "auto" else model
+    declared = architecture.traits.mamba_ssm_cache_dtype
+    return get_format(declared, "mamba_ssm_cache_dtype") if declared is not None and declared != "auto" else model
 
 
 def _parts(state: Recurrent, model: Format, ssm: Format, ranks: int) -> list[Part]:

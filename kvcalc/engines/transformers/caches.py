@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.core.errors import EngineRejectsError, UsageError
+from kvcalc.core.errors import EngineRejectsError
 from kvcalc.core.units import clean
 from kvcalc.engines.transformers.quantized import read_quantizer
 from kvcalc.engines.transformers.stores import ITEM, Plain, Quantised
@@ -52,17 +52,9 @@ class Ask:
         )
 
 
-def whole_trait(architecture: Architecture, name: str) -> int | None:
-    """A number of tokens or layers among the model's traits; None where it is not there. Raises UsageError for anything else."""
-    found = architecture.traits.get(name)
-    if found is None or (isinstance(found, int) and not isinstance(found, bool) and found >= 0):
-        return found
-    raise UsageError(f"traits: '{name}' of {clean(architecture.id, 60)} must be a whole number of at least 0", "leave it out")
-
-
 def dynamic(ask: Ask) -> Store:
     """`DynamicCache`: whatever the layers ask for."""
-    longest = whole_trait(ask.architecture, "longest_dense_prefill")
+    longest = ask.architecture.traits.longest_dense_prefill
     if longest is not None and ask.context - 1 > longest:
         ask.notes.append(
             f"block-sparse attention caches nothing of a prefill beyond {longest:,} tokens, only what is decoded after it; "
@@ -108,7 +100,7 @@ def quantized(ask: Ask) -> Store:
         other = "sliding"
     if other is not None:
         raise ask.reject(f"every layer must be full attention, and it has {other} layers")
-    if ask.architecture.traits.get("is_encoder_decoder"):
+    if ask.architecture.traits.is_encoder_decoder:
         raise ask.reject("it is an encoder-decoder")
     quantizer = read_quantizer(ask.args, ask.version)
     if ask.steps >= ask.context:

@@ -11,7 +11,7 @@ from kvcalc.core.formats import get_format, one_format
 from kvcalc.core.plan import Plan
 from kvcalc.core.units import clean
 from kvcalc.engines.base.engine import Engine, Setting, context_messages, default_format
-from kvcalc.engines.transformers.caches import CACHES, Ask, whole_trait
+from kvcalc.engines.transformers.caches import CACHES, Ask
 from kvcalc.engines.transformers.quantized import DEFAULTS
 from kvcalc.engines.transformers.quirks import CACHELESS, FOREIGN, OTHERWISE, QUIRKS, RULE
 from kvcalc.engines.transformers.tensors import EVERY, INT64, CacheTensor, Layer, Rows, windowed
@@ -94,18 +94,18 @@ def tensors_by_layer(architecture: Architecture, *, expanded: bool = False) -> l
     quirk, layout = QUIRKS.get(architecture.family, RULE), architecture.layers
     traits = architecture.traits
     # An encoder runs on at least one token: without one, there is no decode step and no cache. A decoder alone has none.
-    least_source = int(bool(traits.get("is_encoder_decoder")) and not traits.get("is_decoder"))
-    alone = traits.get("is_encoder_decoder") is False
+    least_source = int(bool(traits.is_encoder_decoder) and not traits.is_decoder)
+    alone = traits.is_encoder_decoder is False
     layer = Layer(quirk, bool(traits.get(quirk.broadcast)), expanded, least_source, alone)
     tensors = {name: layer.tensors(states) for name, states in layout.states.items()}
     found = [tensors[name] for name in layout.order]
     # Ling's class has no full layer in an incomplete last group; engines that serve it have.
-    tail = min(whole_trait(architecture, "incomplete_group") or 0, len(found))
+    tail = min(traits.incomplete_group or 0, len(found))
     found[len(found) - tail :] = [found[0]] * tail
     first = next((i for i, kept in enumerate(found) if any(tensor.name == "index" for tensor in kept)), None)
     if quirk.positions and first is not None:
         found[first] = (*found[first], CacheTensor("index", "positions", 1, quirk.positions, EVERY, INT64))
-    prompt = whole_trait(architecture, "soft_prompt")
+    prompt = traits.soft_prompt
     if prompt:
         found = [(*kept, *(tensor._replace(name=f"{tensor.name}_prompt", rows=Rows("fixed", prompt)) for tensor in kept)) for kept in found]
     return [windowed(kept, window) for kept, window in zip(found, _cache_windows(architecture), strict=True)]
@@ -113,9 +113,9 @@ def tensors_by_layer(architecture: Architecture, *, expanded: bool = False) -> l
 
 def _cache_windows(architecture: Architecture) -> list[int]:
     """A window a layer, 0 for none, where the file says so of a class that has no layer types of its own. Raises UsageError."""
-    said, count = architecture.traits.get("cache_windows", 0), architecture.layers.count
-    windows = said if isinstance(said, list | tuple) else [said] * count
-    if len(windows) != count or not all(isinstance(window, int) and window >= 0 for window in windows):
+    said, count = architecture.traits.cache_windows or 0, architecture.layers.count
+    windows = [said] * count if isinstance(said, int) else said
+    if len(windows) != count:
         raise UsageError(
             f"traits: 'cache_windows' of {clean(architecture.id, 60)} must be a number of tokens, or one for each of {count} layers"
         )

@@ -127,16 +127,16 @@ def is_attention(state: State) -> bool:
 
 def _uses_mm_prefix(start: Start) -> bool:
     traits = start.architecture.traits
-    outer = traits.get("outer_model_type")
+    outer = traits.outer_model_type
     if outer in MM_PREFIX_WRAPPERS:
         return True
-    return outer is not None and start.family in MM_PREFIX_FAMILIES and traits.get("use_bidirectional_attention") == "vision"
+    return outer is not None and start.family in MM_PREFIX_FAMILIES and traits.use_bidirectional_attention == "vision"
 
 
 def _has_sinks(state: State, start: Start) -> bool:
     traits = start.architecture.traits
     if start.family in SINK_FAMILIES:
-        return traits.get("attention_sinks") is not False
+        return traits.attention_sinks is not False
     return state.kind == "sliding" and any(traits.get(name) is True for name in WINDOW_SINKS)
 
 
@@ -162,8 +162,8 @@ def ask_of(kind: Kind, start: Start) -> backends.Ask:
         query_heads=query // start.tp,
         nope_dim=getattr(state, "nope_dim", None) or 0,
         rope_dim=getattr(state, "rope_dim", 0),
-        index_topk=int(start.architecture.traits.get("index_topk") or 0),
-        softcap=bool(start.architecture.traits.get("attn_logit_softcapping")),
+        index_topk=start.architecture.traits.index_topk or 0,
+        softcap=bool(start.architecture.traits.attn_logit_softcapping),
         fa2=start.cache.startswith("turboquant_"),
     )
 

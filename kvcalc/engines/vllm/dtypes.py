@@ -16,6 +16,7 @@ from kvcalc.core.units import clean
 
 if TYPE_CHECKING:
     from kvcalc.core.architecture import Architecture
+    from kvcalc.core.traits import Traits
 
 AUTO = "auto"
 MODEL_DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
@@ -95,15 +96,15 @@ def _flag(asked: str, architecture: Architecture, own: str, capability: int, *, 
     return word, None
 
 
-def _checkpoint_word(traits: Mapping[str, Any], *, mla: bool) -> str | None:
+def _checkpoint_word(traits: Traits, *, mla: bool) -> str | None:
     """What a ModelOpt or compressed-tensors checkpoint says about its cache; other words mean the model's type."""
-    method = str(traits.get("quantization", ""))
-    scheme = traits.get("kv_cache_scheme")
+    method = traits.quantization or ""
+    scheme = traits.kv_cache_scheme
     if method == "compressed-tensors":
         return _scheme_word(scheme) if isinstance(scheme, Mapping) and not mla else None
     if not method.startswith("modelopt"):
         return None
-    word = scheme or traits.get("kv_cache_quant_algo")
+    word = scheme or traits.kv_cache_quant_algo
     if isinstance(word, Mapping):
         bits, kind = word.get("num_bits"), word.get("type")
         if word.get("dynamic") is False and (bits, kind) == (8, "float"):

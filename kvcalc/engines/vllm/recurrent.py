@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.states import State
+    from kvcalc.core.traits import Traits
 
 #: Token alignment of the checkpoints that FlashInfer's prefill of gated DeltaNet hands out.
 GDN_CHECKPOINT_ALIGNMENT = 64
@@ -74,14 +75,13 @@ class Types(NamedTuple):
     matrix_is_auto: bool
 
 
-def read_types(family: str, traits: Mapping[str, Any], args: Mapping[str, Any], own: str) -> Types:
+def read_types(family: str, traits: Traits, args: Mapping[str, Any], own: str) -> Types:
     """`mamba_cache_dtype` for columns; `mamba_ssm_cache_dtype`, else the config's word where the family has one, for matrices."""
     conv = own if args["mamba_cache_dtype"] == "auto" else ALIASES[args["mamba_cache_dtype"]]
     word = args["mamba_ssm_cache_dtype"]
     if word == "auto" and family in _CONFIG_DTYPES:
         name, silent = _CONFIG_DTYPES[family]
-        declared = traits.get(name, silent)
-        word = declared if isinstance(declared, str) else silent
+        word = traits.get(name, silent)
     if word == "auto":
         return Types(conv, conv, matrix_is_auto=True)
     return Types(conv, ALIASES.get(word, word), matrix_is_auto=False)
@@ -89,7 +89,7 @@ def read_types(family: str, traits: Mapping[str, Any], args: Mapping[str, Any], 
 
 def has_flash_kda(architecture: Architecture) -> bool:
     """The model's KDA layers can run FlashKDA."""
-    names = (architecture.family, architecture.class_name, architecture.traits.get("outer_model_type"))
+    names = (architecture.family, architecture.class_name, architecture.traits.outer_model_type)
     return not _FLASH_KDA.isdisjoint(names)
 
 

@@ -120,7 +120,7 @@ def _mtp_layers(architecture: Architecture) -> list[tuple[AnyState, ...]]:
 def _sparse_layers(architecture: Architecture) -> list[tuple[AnyState, ...]]:
     """As many of the model's indexed layers as its config declares draft layers. Raises EngineRejectsError."""
     names = _AS_SPARSE_LAYERS[architecture.family]
-    declared = next((value for name in names if isinstance(value := architecture.traits.get(name), int) and value > 0), 0)
+    declared = next((value for name in names if (value := architecture.traits.get(name, 0)) > 0), 0)
     states = architecture.layers.states.values()
     layer = next((item for item in states if any(state.kind == "index" for state in item)), None)
     if not declared or layer is None:
@@ -160,8 +160,8 @@ def draft_tokens(args: Mapping[str, Any], layers: int) -> int:
 
 def retained_tokens(architecture: Architecture, method: str | None, tokens: int) -> int:
     """Tokens that a window keeps beyond itself: with several MTP modules, all draft tokens but one."""
-    declared = architecture.traits.get("num_nextn_predict_layers")
-    modules = declared if isinstance(declared, int) and architecture.family not in _FIRST_ONLY else 1
+    declared = architecture.traits.num_nextn_predict_layers
+    modules = declared if declared is not None and architecture.family not in _FIRST_ONLY else 1
     return tokens - 1 if method == "mtp" and min(modules, tokens) > 1 else 0
 
 

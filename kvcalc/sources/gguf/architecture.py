@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kvcalc.core.architecture import Architecture, Layout
 from kvcalc.core.errors import UnsupportedArchitectureError, nearest
 from kvcalc.core.states import Chunked, Full, Latent, Nothing, Sliding
+from kvcalc.core.traits import Traits
 from kvcalc.core.units import clean
 from kvcalc.sources.gguf.attention import lacks_window_blocks
 from kvcalc.sources.gguf.blocks import read_blocks
@@ -141,7 +142,7 @@ def _layout(blocks: Sequence[States]) -> Layout:
     return Layout(pattern=pattern, count=len(order), states={name: states for states, name in names.items() if name in pattern})
 
 
-def _traits(meta: Metadata, blocks: Sequence[States]) -> dict[str, Any]:
+def _traits(meta: Metadata, blocks: Sequence[States]) -> Traits:
     traits: dict[str, Any] = {"gguf_architecture": meta.architecture}
     distinct = [state for states in dict.fromkeys(blocks) for state in states]
     latents = [state for state in distinct if isinstance(state, Latent)]
@@ -152,7 +153,7 @@ def _traits(meta: Metadata, blocks: Sequence[States]) -> dict[str, Any]:
         traits["gguf_value_length"] = meta.value
     attends = any(isinstance(state, Full | Sliding | Chunked | Latent) for states in blocks[: meta.trunk] for state in states)
     if not attends and meta.key:
-        traits["gguf_head_dims"] = [meta.key, meta.value]
+        traits["gguf_head_dims"] = (meta.key, meta.value)
     if lacks_window_blocks(meta):
         traits["gguf_lacks_windows"] = True
     if heads and meta.value * max(meta.kv_heads) > max(heads):
@@ -161,12 +162,12 @@ def _traits(meta: Metadata, blocks: Sequence[States]) -> dict[str, Any]:
             traits["gguf_value_width"] = max(idle)
     bare = [i for i, width in enumerate(meta.feed_forward[meta.trunk :]) if not width]
     if meta.architecture in _MIXED_DRAFTS and bare:
-        traits["gguf_keeps_drafts"] = bare
+        traits["gguf_keeps_drafts"] = tuple(bare)
     if meta.architecture == "graniteswitch":
         traits["gguf_router"] = True
     if not meta.flag("attention.causal", default=True):
         traits["gguf_causal"] = False
-    return traits
+    return Traits(**traits)
 
 
 def _has_mla(meta: Metadata) -> bool:

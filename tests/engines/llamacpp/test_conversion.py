@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kvcalc.core.architecture import Layout
-from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.errors import EngineRejectsError, InvalidConfigError, UnsupportedArchitectureError
 from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
 from kvcalc.engines.llamacpp.architectures import ARCHITECTURES, FAMILIES
@@ -131,13 +131,8 @@ def test_traits_are_not_trusted() -> None:
     model["architecture"]["traits"] = {"gguf_architecture": "gemma33"}
     with pytest.raises(UnsupportedArchitectureError, match="no architecture 'gemma33'"):
         plan(model, context=4096)
-    model["architecture"]["traits"] = {"gguf_architecture": ["x"], "gguf_head_dims": ["a", None]}
-    with pytest.raises(UnsupportedArchitectureError):
-        plan(model, context=4096)
-    model["architecture"]["traits"] = {
-        "gguf_architecture": "gemma3",
-        "gguf_head_dims": ["a", None],
-        "gguf_value_width": "wide",
-        "gguf_value_length": {},
-    }
-    assert plan(model, context=4096, **Q8).total
+    wrong = {"gguf_architecture": ["x"], "gguf_head_dims": ["a", None], "gguf_value_width": "wide", "gguf_value_length": {}}
+    for name, value in wrong.items():
+        model["architecture"]["traits"] = {"gguf_architecture": "gemma3"} | {name: value}
+        with pytest.raises(InvalidConfigError, match=rf"traits\.{name}.*: must be"):
+            plan(model, context=4096)

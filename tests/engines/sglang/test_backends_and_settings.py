@@ -11,6 +11,7 @@ from vllm_models import deepseek_v3, gpt_oss, llama, model, nemotron_nano, qwen3
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.states import Full, Sliding
+from kvcalc.core.traits import Traits
 from kvcalc.sources import load
 
 ASKED = Asked(SGLANG)
@@ -58,7 +59,7 @@ def test_sinks_that_the_config_speaks_of() -> None:
         "f": Full(kv_heads=4, head_dim=192, value_head_dim=128),
     }
     mimo = model(["w", "f"], 4, states, "mimo_v2_flash", max_context=65_536)
-    sinks = replace(mimo, traits={"add_swa_attention_sink_bias": True})
+    sinks = replace(mimo, traits=Traits(add_swa_attention_sink_bias=True))
     assert ASKED.plan(mimo, 8192, gpu="a100-80gb").args["attention_backend"] == "flashinfer"
     assert ASKED.plan(sinks, 8192, gpu="a100-80gb").args["attention_backend"] == "triton"
     assert ASKED.plan(mimo, 8192, gpu="b200-180gb").args["page_size"] == 128  # FA4, for K and V of different widths

@@ -10,6 +10,7 @@ from vllm_models import MAMBA, model, nemotron_nano, qwen3_next, uniform
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.states import Full, Kda, Latent, Lightning, Mamba2, Rwkv, ShortConv
+from kvcalc.core.traits import Traits
 from kvcalc.questions.set_fields import override
 from kvcalc.sources import load
 
@@ -211,12 +212,12 @@ def test_ling_comes_in_whole_groups() -> None:
     whole = load("ling-3.0-flash")
     assert ASKED.plan(whole, 4096).per_device > 0
     with pytest.raises(EngineRejectsError, match="2 of its 42 layers are left over"):
-        ASKED.plan(replace(whole, traits={"incomplete_group": 2}), 4096)
+        ASKED.plan(replace(whole, traits=Traits(incomplete_group=2)), 4096)
 
 
 def test_ling_without_a_rotary_part() -> None:
     """use_mla_nope: rows of 512 elements, not 576 (_derive_model_shapes); the config says no dtype, so fp16."""
     ling = load("ling-3.0-flash")
-    bare = replace(ling, traits={"use_mla_nope": True})
+    bare = replace(ling, traits=Traits(use_mla_nope=True))
     rows = [sizes(ASKED.plan(found, 4096))["latent", "latent"] for found in (ling, bare)]
     assert rows == [4096 * 7 * 576 * 2, 4096 * 7 * 512 * 2]

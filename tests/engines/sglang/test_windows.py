@@ -11,6 +11,7 @@ from vllm_models import gemma3, gpt_oss, model, uniform
 
 from kvcalc.core.errors import EngineRejectsError
 from kvcalc.core.states import Full, Latent, Sliding
+from kvcalc.core.traits import Traits
 from kvcalc.sources import load
 
 ASKED = Asked(SGLANG)
@@ -167,7 +168,7 @@ def test_a_limit_that_fills_no_page_still_bounds_the_windows() -> None:
 def test_unlimited_ocr_has_a_pool_of_windows_alone() -> None:
     """get_hybrid_layer_ids puts every layer into it: cell 12 x 2 x 10 x 128 x 2 B, and no pool of full layers."""
     heads = Full(kv_heads=10, head_dim=128, query_heads=10)
-    ocr = replace(uniform(12, heads, family="unlimited_ocr_text", max_context=32_768), traits={"sliding_window_size": 128})
+    ocr = replace(uniform(12, heads, family="unlimited_ocr_text", max_context=32_768), traits=Traits(sliding_window_size=128))
     cell = 12 * 2 * 10 * 128 * 2
     found = ASKED.capacity(ocr, GIB, page_size=1)
     assert (found.tokens, found.sliding_tokens) == (GIB // cell, GIB // cell)

@@ -318,17 +318,9 @@ def test_such_windows_are_no_full_attention_to_the_quantized_cache() -> None:
         plan(model(GQA, count=2, traits={"cache_windows": 64}), 128, {"cache_implementation": "quantized"})
 
 
-@pytest.mark.parametrize("name", ["soft_prompt", "longest_dense_prefill", "incomplete_group"])
-@pytest.mark.parametrize("value", ["4", -1, 2.5, True, [3]])
-def test_traits_that_are_no_numbers(name: str, value: Any) -> None:
-    with pytest.raises(UsageError, match=name):
-        plan(model(GQA, count=3, traits={name: value}), 10)
-
-
-@pytest.mark.parametrize("windows", [[1, 2], "4", -1, [64, 0, None]])
-def test_windows_that_are_none(windows: Any) -> None:
+def test_windows_of_another_number_of_layers() -> None:
     with pytest.raises(UsageError, match="cache_windows"):
-        plan(model(GQA, count=3, traits={"cache_windows": windows}), 10)
+        plan(model(GQA, count=3, traits={"cache_windows": [1, 2]}), 10)
 
 
 @pytest.mark.parametrize("family", sorted(FOREIGN | OTHERWISE.keys()))

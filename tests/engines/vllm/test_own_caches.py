@@ -12,6 +12,7 @@ from vllm_models import ENGINE, GIB, fitting, model, plan, uniform
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.states import Fixed, Full, Index, Latent, ShortConv, Sliding
+from kvcalc.core.traits import Traits
 from kvcalc.core.workload import Workload
 from kvcalc.questions.set_fields import override
 from kvcalc.sources.hf.reader import read_config
@@ -32,7 +33,7 @@ def named(model_id: str) -> Architecture:
 def asked(case: dict[str, Any]) -> tuple[Architecture, Workload]:
     """The model and the question of one case."""
     architecture = override(named(case["model"]), case.get("set", {})) if "model" in case else read_config(case["config"])
-    traits = {key: value for key, value in architecture.traits.items() if key not in case.get("without", ())}
+    traits = replace(architecture.traits, **dict.fromkeys(case.get("without", ())))
     architecture = replace(architecture, traits=traits)
     return architecture, Workload(**{name: case[name] for name in QUESTION})
 
@@ -91,7 +92,7 @@ def test_kimi_k3_holds_a_state_more_where_flash_kda_hands_one_out() -> None:
 
 
 def test_kimi_linear_hands_out_none() -> None:
-    found = replace(named("kimi-k3"), class_name="KimiLinearForCausalLM", traits={})
+    found = replace(named("kimi-k3"), class_name="KimiLinearForCausalLM", traits=Traits())
     assert fitting(found, 60 * GIB, tensor_parallel=8).pool.group_blocks(1_048_576) == (2, 2, 2, 1_366)
 
 
@@ -207,7 +208,7 @@ def test_what_is_assumed_is_said(model_id: str, question: dict[str, Any], text: 
 
 def test_a_type_that_the_config_does_not_say() -> None:
     found = named("qwen3.8-flash-next")
-    silent = replace(found, traits={"outer_model_type": "qwen4_exp", "is_multimodal": True})
+    silent = replace(found, traits=Traits(outer_model_type="qwen4_exp", is_multimodal=True))
     assert any("does not say mamba_ssm_dtype" in note for note in plan(silent, context=4_096).notes)
 
 

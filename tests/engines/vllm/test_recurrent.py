@@ -8,6 +8,7 @@ import pytest
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.states import Fixed, GatedDeltaNet, Kda, Lightning, Mamba1, Mamba2, ShortConv, State
+from kvcalc.core.traits import Traits
 from kvcalc.engines.vllm.recurrent import Prefill, checkpoint_alignment, keeps_checkpoint, read_types, tensors
 
 NET = GatedDeltaNet(key_heads=16, value_heads=32, key_head_dim=128, value_head_dim=128, conv_kernel=4)
@@ -18,7 +19,7 @@ AUTO = {"mamba_cache_dtype": "auto", "mamba_ssm_cache_dtype": "auto"}
 
 
 def size(state: State, ranks: int = 1, spec: int = 0, family: str = "qwen3_next", traits: dict[str, Any] | None = None, **args: str) -> int:
-    types = read_types(family, traits or {}, AUTO | args, "bf16")
+    types = read_types(family, Traits(**(traits or {})), AUTO | args, "bf16")
     return sum(tensor.bytes for tensor in tensors(state, types, ranks, spec))
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvcalc.core.errors import InvalidConfigError, KvcalcError, UnsupportedArchitectureError
+from kvcalc.core.traits import Traits
 from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
 from kvcalc.sources.gguf.architecture import FAMILIES, KNOWN, read_metadata
@@ -102,7 +103,7 @@ MLA_KEYS = {"attention__key_length_mla": 192, "attention__value_length_mla": 128
 def test_latents() -> None:
     found = read_metadata(metadata("deepseek2", **MLA, **MLA_KEYS))
     (state,) = found.layers.layer(0)
-    assert (state.kind, found.traits) == ("latent", {"gguf_architecture": "deepseek2"})
+    assert (state.kind, found.traits) == ("latent", Traits(gguf_architecture="deepseek2"))
     assert state.to_dict()["rope_dim"] == 64
 
 
@@ -110,7 +111,7 @@ def test_a_file_from_before_latents_is_the_same_mathematics() -> None:
     old = {"attention__key_length": 192, "attention__value_length": 128, "attention__kv_lora_rank": 512, "attention__head_count_kv": 8}
     found = read_metadata(metadata("deepseek2", **old, rope__dimension_count=64))
     (state,) = found.layers.layer(0)
-    assert (state.kind, found.traits["gguf_expanded_latent"]) == ("latent", True)
+    assert (state.kind, found.traits.gguf_expanded_latent) == ("latent", True)
     assert kinds("deepseek2", **old) == ["full"] * 8
 
 

@@ -63,8 +63,8 @@ def test_the_language_model_is_found_inside_a_wrapper(where: str) -> None:
         }
     )
     assert (found.family, found.class_name) == ("llama", "SomeForConditionalGeneration")
-    assert found.traits["outer_model_type"] == "some_vl"
-    assert found.traits["is_multimodal"] is True
+    assert found.traits.outer_model_type == "some_vl"
+    assert found.traits.is_multimodal is True
 
 
 def test_a_language_model_may_be_wrapped_twice() -> None:
@@ -101,7 +101,7 @@ def test_a_wrapper_may_keep_the_language_model_at_its_own_level() -> None:
     )
     assert found.family == "qwen2_vl_text"
     assert found.states == {Full(kv_heads=4, head_dim=128, query_heads=28): 28}
-    assert found.traits == {"outer_model_type": "qwen2_vl", "is_multimodal": True}
+    assert found.traits.given() == {"outer_model_type": "qwen2_vl", "is_multimodal": True}
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_traits_carry_what_engines_need_under_the_configs_own_names() -> None:
             "quantization_config": {"quant_method": "modelopt", "kv_cache_quant_algo": "FP8", "kv_cache_scheme": None},
         }
     )
-    assert found.traits == {
+    assert found.traits.given() == {
         "num_nextn_predict_layers": 2,
         "num_local_experts": 8,
         "quantization": "modelopt",

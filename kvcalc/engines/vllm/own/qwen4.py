@@ -68,7 +68,7 @@ def least_page(start: Start) -> int:
 
 def notes(start: Start) -> tuple[str, ...]:
     """A config that is silent about its recurrent states."""
-    if "mamba_ssm_dtype" in start.architecture.traits or start.args["mamba_ssm_cache_dtype"] != "auto":
+    if start.architecture.traits.mamba_ssm_dtype is not None or start.args["mamba_ssm_cache_dtype"] != "auto":
         return ()
     return ("the config does not say mamba_ssm_dtype: recurrent states in the model's type; -E mamba_ssm_cache_dtype=float32 sets another",)
 
@@ -87,4 +87,4 @@ def _ring(layer: Layer) -> Spec:
 
 
 def _has_positions(start: Start) -> bool:
-    return start.architecture.traits.get("is_multimodal") is True
+    return start.architecture.traits.is_multimodal is True

@@ -64,7 +64,7 @@ def read_family(raw: Mapping[str, Any], *, model_id: str = "", source: Source | 
                 hidden_dim=config.optional(*fields.HIDDEN, least=1),
                 layers=_layout(layers, layers.order),
                 draft=_layout(layers, layers.draft) if layers.draft else None,
-                traits=identity.traits(raw, inner, model_type) | _class_traits(config, layers) | dict(layers.traits),
+                traits=identity.traits(raw, inner, model_type, _class_traits(config, layers) | dict(layers.traits)),
                 assumptions=(*_assumptions(config), *layers.notes),
             )
         )

@@ -6,10 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from kvcalc.core.errors import InvalidConfigError
 from kvcalc.core.formats import ALIASES, FORMATS
+from kvcalc.core.traits import Traits
 from kvcalc.core.units import clean
 from kvcalc.sources.hf.families import fields
+from kvcalc.sources.schema import read
+from kvcalc.sources.validation import sentences
 
 if TYPE_CHECKING:
     from kvcalc.sources.hf.config import Config
@@ -89,9 +94,12 @@ def max_context(raw: Mapping[str, Any], config: Config) -> int | None:
     return None
 
 
-def traits(raw: Mapping[str, Any], inner: Mapping[str, Any], model_type: str) -> dict[str, Any]:
-    """The facts of TRAITS that the file states, the wrapper's model_type, and what its quantization says about the cache."""
-    found = {name: inner[name] for name in TRAITS if isinstance(inner.get(name), bool | int | str)}
+def traits(raw: Mapping[str, Any], inner: Mapping[str, Any], model_type: str, of_family: Mapping[str, Any]) -> Traits:
+    """The facts of TRAITS that the file states, the wrapper's model_type, what its quantization says about the cache, and its family's.
+
+    Raises InvalidConfigError naming the field whose value is of another type.
+    """
+    found = {name: _loosened(inner[name]) for name in TRAITS if inner.get(name) is not None}
     if raw.get("model_type") not in (None, model_type):
         found["outer_model_type"] = raw["model_type"]
     if any(raw.get(name) for name in _SENSES):
@@ -102,4 +110,13 @@ def traits(raw: Mapping[str, Any], inner: Mapping[str, Any], model_type: str) ->
             found["quantization"] = str(quantization.get("quant_method", ""))
             found |= {key: quantization[key] for key in ("kv_cache_quant_algo", "kv_cache_scheme") if quantization.get(key) is not None}
             break
-    return found
+    try:
+        return read(Traits, found | dict(of_family))
+    except ValidationError as error:
+        message, place, _ = next(sentences(error))
+        raise InvalidConfigError(f"config.json: '{clean(place[0], 60)}' {message}", "leave the field as the model publishes it") from None
+
+
+def _loosened(value: Any) -> Any:
+    """Whole numbers that a tool wrote as 4.0 are whole numbers."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

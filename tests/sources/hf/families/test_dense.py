@@ -122,7 +122,7 @@ def test_hunyuan_shares_only_where_use_cla_says_so() -> None:
 )
 def test_big_bird_says_which_prefill_it_caches(fields: dict[str, object], longest: int | None) -> None:
     """Prefills of 144 and 704 tokens are cached, 145 and 705 are not (5.24.0)."""
-    assert read_config({"model_type": "big_bird", **fields}).traits.get("longest_dense_prefill") == longest
+    assert read_config({"model_type": "big_bird", **fields}).traits.longest_dense_prefill == longest
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_big_bird_says_which_prefill_it_caches(fields: dict[str, object], longes
         ("llama", {"sliding_window": None, "attention_chunk_size": 64}, 64),
         ("llama", {"sliding_window": 5, "attention_chunk_size": 64}, 5),
         ("llama", {"sliding_window": 0}, None),
-        ("llama", {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 5}, [5, 0]),
+        ("llama", {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 5}, (5, 0)),
         ("llama", {"layer_types": ["full_attention"] * 2, "sliding_window": 5}, None),
         ("gpt2", {"sliding_window": 5}, 5),
         ("deepseek_v3", {"sliding_window": 5}, 5),
@@ -146,7 +146,7 @@ def test_big_bird_says_which_prefill_it_caches(fields: dict[str, object], longes
 def test_a_window_in_the_file_of_a_class_that_knows_none(model_type: str, fields: dict[str, object], windows: object) -> None:
     """DynamicCache reads the words of any config; the model attends to everything (get_layer_types_and_kwargs, 5.24.0)."""
     found = read_config({"model_type": model_type, "num_hidden_layers": 2, **fields})
-    assert found.traits.get("cache_windows") == windows
+    assert found.traits.cache_windows == windows
 
 
 @pytest.mark.parametrize(

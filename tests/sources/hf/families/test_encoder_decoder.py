@@ -78,8 +78,8 @@ def test_llama32_vision_sees_images_on_some_layers_only() -> None:
 
 @pytest.mark.parametrize(("fields", "said"), [({}, True), ({"is_encoder_decoder": False}, False)])
 def test_an_encoder_decoder_is_one_by_its_class(fields: dict[str, object], said: bool) -> None:
-    assert read_config({"model_type": "bart", **fields}).traits["is_encoder_decoder"] is said
-    assert "is_encoder_decoder" not in read_config({"model_type": "trocr"}).traits
+    assert read_config({"model_type": "bart", **fields}).traits.is_encoder_decoder is said
+    assert read_config({"model_type": "trocr"}).traits.is_encoder_decoder is None
 
 
 def test_t5_knows_its_width_by_two_names() -> None:
@@ -97,4 +97,4 @@ def test_a_decoder_counts_its_layers_by_itself() -> None:
 def test_t5gemma_s_decoder_is_half_of_an_encoder_decoder() -> None:
     """T5GemmaConfig at 4 layers: one encoder token more than the decoder's 32, measured (5.24.0)."""
     found = read_config({"model_type": "t5gemma", "decoder": {"num_hidden_layers": 4, "is_encoder_decoder": False, "is_decoder": True}})
-    assert (found.traits["is_encoder_decoder"], found.traits["is_decoder"]) == (True, False)
+    assert (found.traits.is_encoder_decoder, found.traits.is_decoder) == (True, False)

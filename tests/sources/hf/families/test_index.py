@@ -84,7 +84,7 @@ def test_every_wrapper_leads_to_a_language_model(wrapper: str) -> None:
     layout = {"hybrid_override_pattern": "M*"} if text_type(wrapper) == "nemotron_h" else {"num_kv_shared_layers": 0}
     found = read_config({"model_type": wrapper, "text_config": {"num_hidden_layers": 2, **layout}})
     assert found.family == text_type(wrapper)
-    assert found.traits["outer_model_type"] == wrapper
+    assert found.traits.outer_model_type == wrapper
 
 
 def test_renamed_classes_share_their_defaults() -> None:

@@ -169,4 +169,4 @@ def test_what_cannot_be_is_named(config: dict[str, Any], named: str) -> None:
 @pytest.mark.parametrize(("layers", "group", "tail"), [(6, 3, None), (7, 3, 1), (8, 3, 2), (2, 3, 2), (7, [1, 1, 0, 1, 1, 0, 1], None)])
 def test_ling_says_how_many_layers_are_left_over(layers: int, group: object, tail: int | None) -> None:
     config = {"model_type": "bailing_hybrid", "num_hidden_layers": layers, **MLA, "head_dim": 128, "layer_group_size": group}
-    assert read_config(config).traits.get("incomplete_group") == tail
+    assert read_config(config).traits.incomplete_group == tail
