@@ -1,4 +1,4 @@
-"""The llama.cpp engine: settings and model → checks → tensors → lines."""
+"""llama.cpp as kvcalc plans it: a question is read, checked as llama.cpp checks it, and its tensors are added up."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """SGLang 0.5.23: one flat pool of tokens, priced by the token and rounded to pages.
 
-classes.py      what SGLang keys on the model's class            dtypes.py       the cache's type
+families.py     the families that it serves                      classes.py      what it keys on a model's class
+dtypes.py       the cache's type
 backends.py     attention backend and page size                  server.py       all flags as they end up
 pools.py        tensors by token                                 recurrent.py    tensors by slot
 sizing.py       memory → tokens, requests, slots                 deepseek_v4.py  a model with pools of its own

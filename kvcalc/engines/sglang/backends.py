@@ -1,4 +1,4 @@
-"""Which attention backend serves a model, the page size that follows from it, and the pairs that SGLang refuses.
+"""Which attention backend SGLang serves a model with, the page size that follows, and the pairs that it refuses.
 
     page size     the model's own  <  the backend's  ;  the user's where neither speaks ; 1 otherwise
     backend       the flag's, else the model's own, else the card's fastest

@@ -86,6 +86,7 @@ class ClassRule:
     splits_on_hopper   decodes with FlashInfer on large Hopper cards, and prefills with the card's backend (model_overrides/qwen3_vl.py)
     counts_encoder     Whisper: the encoder's layers are counted with the decoder's
     next_token_layers  draft layers where the config does not say, by the defaults of SGLang's own config classes
+    own_draft_layers   draft layers of the checkpoint read as its own draft model (_config_draft_model), 0 = what the config says
     """
 
     windows: WindowPool | None = None
@@ -110,6 +111,7 @@ class ClassRule:
     splits_on_hopper: bool = False
     counts_encoder: bool = False
     next_token_layers: int = 0
+    own_draft_layers: int = 0
 
 
 def _alike(names: str, rule: ClassRule) -> dict[str, ClassRule]:
@@ -151,8 +153,14 @@ CLASSES: dict[str, ClassRule] = {
         ClassRule(prefixes="never", windows=WindowPool(own_shape=True), backends=Backends(sm100="triton", sm90="triton", other="triton")),
     ),
     **_alike(
-        "Exaone4ForCausalLM ExaoneMoEForCausalLM ExaoneMoeForCausalLM",
+        "Exaone4ForCausalLM",
         ClassRule(backends=Backends(sm100="trtllm_mha", sm90="fa3", other="fa3"), accepted=_words("fa3 triton trtllm_mha")),
+    ),
+    **_alike(
+        "ExaoneMoEForCausalLM ExaoneMoeForCausalLM",
+        ClassRule(
+            own_draft_layers=1, backends=Backends(sm100="trtllm_mha", sm90="fa3", other="fa3"), accepted=_words("fa3 triton trtllm_mha")
+        ),
     ),
     **_alike(
         "FalconH1ForCausalLM MiniCPMV4_6ForConditionalGeneration MiniCPMV4_7ForConditionalGeneration",
@@ -172,6 +180,7 @@ CLASSES: dict[str, ClassRule] = {
     **_alike(
         "Glm5NextForConditionalGeneration",
         ClassRule(
+            own_draft_layers=1,
             latent=True,
             indexed=True,
             state=StateRule("extra_buffer", declared=False),
@@ -195,9 +204,15 @@ CLASSES: dict[str, ClassRule] = {
     **_alike(
         "HYV4ForCausalLM",
         ClassRule(
-            latent=True, indexed=True, sink_flags={"learnable_sink": True}, backends=Backends(sm100="trtllm_mla"), next_token_layers=1
+            own_draft_layers=1,
+            latent=True,
+            indexed=True,
+            sink_flags={"learnable_sink": True},
+            backends=Backends(sm100="trtllm_mla"),
+            next_token_layers=1,
         ),
     ),
+    **_alike("HYV3ForCausalLM Qwen3MoeForCausalLM", ClassRule(own_draft_layers=1)),
     **_alike(
         "InklingForConditionalGeneration",
         ClassRule(
@@ -207,10 +222,13 @@ CLASSES: dict[str, ClassRule] = {
             next_token_layers=8,
         ),
     ),
-    **_alike("InternS2MobiusForConditionalGeneration", ClassRule(state=StateRule("no_buffer", declared=True), one_token_pages=True)),
+    **_alike(
+        "InternS2MobiusForConditionalGeneration",
+        ClassRule(own_draft_layers=1, state=StateRule("no_buffer", declared=True), one_token_pages=True),
+    ),
     **_alike(
         "InternS2PreviewForConditionalGeneration Qwen3NextForCausalLM Qwen3_5ForConditionalGeneration Qwen3_5MoeForConditionalGeneration",
-        ClassRule(state=StateRule("extra_buffer", declared=True), one_token_pages=True),
+        ClassRule(own_draft_layers=1, state=StateRule("extra_buffer", declared=True), one_token_pages=True),
     ),
     **_alike(
         "IQuestQ1ForCausalLM",
@@ -250,6 +268,7 @@ CLASSES: dict[str, ClassRule] = {
     **_alike(
         "MiMoV2FlashForCausalLM MiMoV2ForCausalLM",
         ClassRule(
+            own_draft_layers=1,
             windows=WindowPool(own_shape=True),
             sink_flags={"add_swa_attention_sink_bias": False, "add_full_attention_sink_bias": False},
             backends=Backends(sm100="fa4"),
@@ -263,14 +282,16 @@ CLASSES: dict[str, ClassRule] = {
     **_alike("MuseSparkForConditionalGeneration", ClassRule(windows=WindowPool(less_one=True), fp8=True)),
     **_alike(
         "NemotronHForCausalLM NemotronHPuzzleForCausalLM NemotronH_Omni_Reasoning_V3",
-        ClassRule(state=StateRule("extra_buffer", declared=True), backends=Backends(sm100="trtllm_mha"), paged_drafts=True),
+        ClassRule(
+            own_draft_layers=1, state=StateRule("extra_buffer", declared=True), backends=Backends(sm100="trtllm_mha"), paged_drafts=True
+        ),
     ),
     **_alike("Olmo2ForCausalLM", ClassRule(backends=Backends(sm100="trtllm_mha", sm90="fa3", other="fa3"), refused=_words("flashinfer"))),
-    **_alike("Qwen3_5ForCausalLM Qwen3_5MoeForCausalLM", ClassRule(state=StateRule("extra_buffer", declared=True))),
+    **_alike("Qwen3_5ForCausalLM Qwen3_5MoeForCausalLM", ClassRule(own_draft_layers=1, state=StateRule("extra_buffer", declared=True))),
     **_alike("Qwen3VLForConditionalGeneration Qwen3VLMoeForConditionalGeneration", ClassRule(splits_on_hopper=True)),
     **_alike(
         "Qwen4ExpForConditionalGeneration",
-        ClassRule(state=StateRule("extra_buffer", declared=True), one_token_pages=True, ngram_memory=True),
+        ClassRule(own_draft_layers=1, state=StateRule("extra_buffer", declared=True), one_token_pages=True, ngram_memory=True),
     ),
     **_alike(
         "Step3p5ForCausalLM Step3p7ForConditionalGeneration", ClassRule(windows=WindowPool(), backends=Backends(sm100="fa4", sm90="fa3"))

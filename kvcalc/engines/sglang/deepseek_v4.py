@@ -1,4 +1,4 @@
-"""DeepSeek-V4 and V4.1: a window pool on every layer, pools of compressed rows by ratio, and the compressor's open windows.
+"""DeepSeek-V4 and V4.1 under SGLang: a window pool on every layer, pools of compressed rows by ratio, and the compressor's open windows.
 
     page of t rows      ceil(t x row / align) x align           V4 584 B rows, pages to 576 B;  V4.1 528/512, its fp4 rows 288/256
     token price         ratio x (L x window row + ring/256 x state x L4)  +  Σ ratios r: (compressed row + index row) / r x layers
@@ -48,7 +48,7 @@ WIDTH, ROPE = 512, 64
 TAILS = 4
 
 
-class Layout(NamedTuple):
+class RowFormat(NamedTuple):
     """Bytes of a row, and the unit that pages are padded to."""
 
     name: str
@@ -60,9 +60,9 @@ class Layout(NamedTuple):
         return -(-rows * self.row // self.align) * self.align
 
 
-V4 = Layout("dsv4_fp8", 448 + 64 * 2 + 8, 576)
-V41 = Layout("dsv41_mxfp8", 512 + 16, 512)
-V41_FP4 = Layout("dsv41_nvfp4", 256 + 32, 256)
+V4 = RowFormat("dsv4_fp8", 448 + 64 * 2 + 8, 576)
+V41 = RowFormat("dsv41_mxfp8", 512 + 16, 512)
+V41_FP4 = RowFormat("dsv41_nvfp4", 256 + 32, 256)
 
 
 class Tensor(NamedTuple):
@@ -108,7 +108,7 @@ class DeepSeekV4:
         self.drafts = server.draft_tokens
         self.rings = {4: 16 if self.drafts else 8, 128: 256 if self.drafts else 128, 2: 2}
 
-    def row_layout(self, ratio: int) -> Layout:
+    def row_layout(self, ratio: int) -> RowFormat:
         """The layout of the rows compressed by `ratio`."""
         return V41_FP4 if self.layout is V41 and ratio in (1, 2) else self.layout
 
@@ -233,7 +233,7 @@ class DeepSeekV4:
         for ratio in RATIOS:
             rows, size = V4_PAGE // ratio, sizes.tokens // ratio
             found[f"rows/{ratio}"] = _paged("compressed", "latent", WIDTH, self.row_layout(ratio), rows, size, size + V4_PAGE)
-            key = Layout("index_fp4" if ratio in (1, 2) else "index_fp8", self.index_bytes(ratio), 1)
+            key = RowFormat("index_fp4" if ratio in (1, 2) else "index_fp8", self.index_bytes(ratio), 1)
             if ratio in (1, 2):
                 held = (sizes.tokens + V4_PAGE) // ratio + LOW_INDEX_PAGE
                 found[f"index/{ratio}"] = _paged("index", "index", self.index_dim, key, LOW_INDEX_PAGE, size, held)
@@ -256,7 +256,7 @@ class DeepSeekV4:
         return stage.layers if kind == "window" else stage.owners.get(int(ratio), 0)
 
 
-def _paged(state: str, buffer: str, width: int, layout: Layout, rows: int, size: int, held: int) -> Tensor:
+def _paged(state: str, buffer: str, width: int, layout: RowFormat, rows: int, size: int, held: int) -> Tensor:
     """A tensor of pages of `rows` rows: `size` rows are asked for, and pages for `held` are kept."""
     asked, kept, page = -(-size // rows), -(-held // rows), layout.page(rows)
     return Tensor(state, buffer, width, layout.name, size, asked * page, (kept - asked) * page)

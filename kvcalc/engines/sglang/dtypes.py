@@ -1,4 +1,4 @@
-"""Which storage format a server gives its cache: `--kv-cache-dtype`, what "auto" means, and what a model refuses.
+"""Which storage format SGLang gives its cache: `--kv-cache-dtype`, what "auto" means, and what a model refuses.
 
 Source: SGLang 0.5.23, model_executor/model_runner_components/kv_cache_dtype.py, arg_groups/{overrides,kv_cache_hook}.py,
 configs/model_config.py (_get_and_verify_dtype).

@@ -1,4 +1,4 @@
-"""The engine itself: a plan for a context, and the capacity of a memory."""
+"""SGLang as kvcalc plans it: the pools that a context needs, and what a server makes of a memory."""
 
 from __future__ import annotations
 

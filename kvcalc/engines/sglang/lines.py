@@ -1,4 +1,4 @@
-"""The pools as lines of a plan: what every rank allocates, the pad page and the pad slot on lines of their own.
+"""SGLang's pools as lines of a plan: what every rank allocates; the pad page and the pad slot have lines of their own.
 
 bytes of a row's line = Σ stages   layers x pages x bytes of a page on one rank x ranks
 """
@@ -6,10 +6,10 @@ bytes of a row's line = Σ stages   layers x pages x bytes of a page on one rank
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvcalc.core.plan import Line
-from kvcalc.engines.sglang.pools import FULL, Pools, Row
+from kvcalc.engines.sglang.pools import FULL, Pools, TokenTensor
 from kvcalc.engines.sglang.recurrent import intermediate_bytes
 
 if TYPE_CHECKING:
@@ -35,18 +35,6 @@ class Allocation(NamedTuple):
     lines: tuple[Line, ...]
     ranks: tuple[int, ...]
     share: Share
-
-
-class Layout(Protocol):
-    """How a server lays out its pools."""
-
-    per_token: int
-
-    def allocate(self, sizes: Sizes, alone: Sizes | None = None) -> Allocation:
-        """Lines for these sizes; `alone` are the sizes for one sequence, which the lines name as their slots."""
-
-    def share(self, sizes: Sizes) -> Share:
-        """The bytes of these sizes alone."""
 
 
 class _Sheet:
@@ -103,14 +91,16 @@ class PoolLayout:
         self._pads(sheet)
         return sheet.done()
 
-    def _tokens(self, row: Row, sizes: Sizes) -> int:
+    def _tokens(self, row: TokenTensor, sizes: Sizes) -> int:
         return sizes.tokens if row.pool == FULL else sizes.sliding or 0
 
-    def _copies(self, row: Row) -> int:
+    def _copies(self, row: TokenTensor) -> int:
         """Ranks of a decode context parallel group whose rows this tensor holds: one, or all of them."""
         return 1 if row.spread else self.server.spread
 
-    def _row(self, sheet: _Sheet, row: Row, layers: list[int], total: int, sizes: Sizes, one: Sizes, *, draft: bool = False) -> None:
+    def _row(
+        self, sheet: _Sheet, row: TokenTensor, layers: list[int], total: int, sizes: Sizes, one: Sizes, *, draft: bool = False
+    ) -> None:
         page, tokens, copies = self.server.page, self._tokens(row, sizes), self._copies(row)
         size = -(-tokens // page) * row.page_bytes(page) * copies
         what = f"{tokens * copies:,} tokens" + ("" if row.tokens == 1 else f" / {row.tokens}")
@@ -159,7 +149,7 @@ class PoolLayout:
                     fixed=True,
                 )
 
-    def _group_bytes(self, stage: dict[Row, int]) -> int:
+    def _group_bytes(self, stage: dict[TokenTensor, int]) -> int:
         """Bytes that one request keeps of index keys whose group is still open.
 
         Beside K and V: keys in bf16, and the positions once a stage. Beside latents: keys and scores in bf16, with room for drafts.

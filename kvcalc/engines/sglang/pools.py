@@ -1,4 +1,4 @@
-"""The token pools of a server: which tensors hold a row for every token, and what a row costs on one rank.
+"""SGLang's token pools: which tensors hold a row for every token, and what a row costs on one rank.
 
     cell = Σ rows   layers x bytes of a row on one rank                    pool_configurator.py, _compute_cell_size
 
@@ -41,7 +41,7 @@ FP4_BLOCK = 16
 NVFP4_HEAD = 64
 
 
-class Row(NamedTuple):
+class TokenTensor(NamedTuple):
     """One tensor of a pool: what a layer stores for a token.
 
     pool     "full" or "sliding"
@@ -76,8 +76,8 @@ class Row(NamedTuple):
 class Pools:
     """The rows of every pipeline stage, each with its number of layers; `draft` the rows of one draft layer."""
 
-    stages: tuple[dict[Row, int], ...]
-    draft: dict[Row, int]
+    stages: tuple[dict[TokenTensor, int], ...]
+    draft: dict[TokenTensor, int]
 
     def layers(self, pool: str) -> list[int]:
         """Per stage, the layers of a pool: those of its widest row."""
@@ -135,33 +135,33 @@ class _Reader:
             )
         return full[0]
 
-    def rows(self, names: Sequence[str]) -> dict[Row, int]:
+    def rows(self, names: Sequence[str]) -> dict[TokenTensor, int]:
         """Rows of the named layers, each with its number of layers."""
-        found: Counter[Row] = Counter()
+        found: Counter[TokenTensor] = Counter()
         for name, layers in Counter(names).items():
             for row in self._layer_rows(self.architecture.layers.states[name]):
                 found[row] += layers
         found.update(self._workspace())
         return dict(found)
 
-    def encoder_rows(self) -> dict[Row, int]:
+    def encoder_rows(self) -> dict[TokenTensor, int]:
         """Rows of Whisper's encoder layers, which nothing fills: SGLang counts them with the decoder's."""
         layers = self.architecture.traits.encoder_layers
         if not self.server.rule.counts_encoder or self.main is None or not layers:
             return {}
         return {row._replace(state="encoder"): layers for row in self._state_rows(self.main)}
 
-    def draft_rows(self) -> dict[Row, int]:
+    def draft_rows(self) -> dict[TokenTensor, int]:
         """Rows of the draft model's own pool, where speculation is on: its layers as the model describes them."""
         draft = self.architecture.draft
         if not self.server.draft_tokens or draft is None:
             return {}
-        found: Counter[Row] = Counter()
+        found: Counter[TokenTensor] = Counter()
         for name in draft.order:
             found.update(row for row in self._layer_rows(draft.states[name], draft=True))
         return {row._replace(spread=False): layers for row, layers in found.items()}
 
-    def _layer_rows(self, states: Sequence[State], *, draft: bool = False) -> Iterable[Row]:
+    def _layer_rows(self, states: Sequence[State], *, draft: bool = False) -> Iterable[TokenTensor]:
         attention = [state for state in states if state.kind in ("full", "sliding", "chunked", "cross", "latent", "shared")]
         if not attention and not self.hybrid and not draft:
             attention = [state for state in states if state.kind == "none"]
@@ -184,7 +184,7 @@ class _Reader:
             )
         return found
 
-    def _state_rows(self, state: State) -> tuple[Row, ...]:
+    def _state_rows(self, state: State) -> tuple[TokenTensor, ...]:
         window = state.kind in ("sliding", "chunked") or bool(getattr(state, "window", None))
         window = window or self.server.every_layer_slides
         sliding = self.server.windows and window
@@ -194,7 +194,7 @@ class _Reader:
         pool = SLIDING if sliding else FULL
         return self._latent_rows(shape, pool) if shape.kind == "latent" else self._head_rows(shape, state.kind, pool)
 
-    def _head_rows(self, shape: State, kind: str, pool: str) -> tuple[Row, ...]:
+    def _head_rows(self, shape: State, kind: str, pool: str) -> tuple[TokenTensor, ...]:
         stored, server = self._stored(), self.server
         priced, held = shape.buffers(), self._held_shape(shape, pool).buffers()
         self._check_width(*(item.width for item in held))
@@ -206,12 +206,14 @@ class _Reader:
             heads = kv_heads(price.vectors, server.attn_tp if server.windows else ranks)
             rank = stored.row_bytes(item.width, kv_heads(item.vectors, ranks))
             whole = stored.row_bytes(item.width, item.vectors)
-            rows.append(Row(pool, name, item.name, item.elements, stored.name, rank, whole, cell=stored.row_bytes(price.width, heads)))
+            rows.append(
+                TokenTensor(pool, name, item.name, item.elements, stored.name, rank, whole, cell=stored.row_bytes(price.width, heads))
+            )
         if self._mixed and pool == FULL:
             key, value = held
             scales = (key.width + value.width) // FP4_BLOCK
             size = kv_heads(key.vectors, ranks) * scales
-            rows.append(Row(pool, name, "linear scales", scales * key.vectors, "fp8", size, key.vectors * scales))
+            rows.append(TokenTensor(pool, name, "linear scales", scales * key.vectors, "fp8", size, key.vectors * scales))
         return tuple(rows)
 
     def _held_shape(self, shape: State, pool: str) -> State:
@@ -242,7 +244,7 @@ class _Reader:
             return Format(self.server.kv.name, 1, 1)
         return self.server.kv
 
-    def _latent_rows(self, shape: State, pool: str) -> tuple[Row, ...]:
+    def _latent_rows(self, shape: State, pool: str) -> tuple[TokenTensor, ...]:
         (buffer,) = self._latent(shape).buffers()
         stored = FORMATS["fp8_ds_mla"] if self.server.scaled and pool == FULL else self.server.kv
         if stored.name == "mxfp8":
@@ -250,7 +252,7 @@ class _Reader:
         size = stored.latent_bytes(buffer.width - buffer.rope, buffer.rope)
         # beside recurrent layers the latents' 4-bit pool is not packed, and the budget counts on it
         held = buffer.width if self.hybrid and self.server.flag in FOUR_BITS else size
-        return (Row(pool, shape.kind, "latent", buffer.width, stored.name, held, held, cell=size),)
+        return (TokenTensor(pool, shape.kind, "latent", buffer.width, stored.name, held, held, cell=size),)
 
     def _latent(self, shape: State) -> State:
         """The latent that the pool stores: `use_mla_nope` leaves Ling's rotary part out (_derive_model_shapes)."""
@@ -258,16 +260,16 @@ class _Reader:
             return replace(shape, rope_dim=0)
         return shape
 
-    def _index_row(self, state: State) -> Row:
+    def _index_row(self, state: State) -> TokenTensor:
         (buffer,) = state.buffers()
         if self.server.latent:
             size = buffer.width + buffer.width // INDEX_BLOCK * INDEX_SCALE
             pool = getattr(state, "pool", 1)
-            return Row(FULL, "index", "index", buffer.width, "index_fp8", size, size, pool, -(-size // pool), spread=False)
+            return TokenTensor(FULL, "index", "index", buffer.width, "index_fp8", size, size, pool, -(-size // pool), spread=False)
         stored = self._index_format()
         size = stored.row_bytes(buffer.width, buffer.vectors)
         ratio = getattr(state, "ratio", 1)
-        return Row(FULL, "index", "index", buffer.elements, stored.name, size, size, ratio, size // ratio)
+        return TokenTensor(FULL, "index", "index", buffer.elements, stored.name, size, size, ratio, size // ratio)
 
     def _index_format(self) -> Format:
         """MiniMax-M3's index keys follow the cache into fp8 where its kernels read it so; otherwise they stay in the model's type."""
@@ -278,14 +280,14 @@ class _Reader:
                 return FORMATS["fp8"]
         return FORMATS["bf16"] if server.rule.ngram_memory else server.model
 
-    def _workspace(self) -> dict[Row, int]:
+    def _workspace(self) -> dict[TokenTensor, int]:
         """The fp8 workspace of mixed NVFP4: one layer's keys and values, shared by all layers of a stage."""
         if not self._mixed or self.main is None:
             return {}
         key, value = self.main.buffers()
         heads = kv_heads(key.vectors, self.server.attn_tp // self.server.dcp)
         size = heads * (key.width + value.width)
-        return {Row(FULL, "workspace", "dequantised", key.elements + value.elements, "fp8", size, key.elements + value.elements): 1}
+        return {TokenTensor(FULL, "workspace", "dequantised", key.elements + value.elements, "fp8", size, key.elements + value.elements): 1}
 
 
 def _shape(state: State) -> tuple[tuple[int, int, int], ...]:

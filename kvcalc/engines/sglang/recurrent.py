@@ -1,4 +1,4 @@
-"""The recurrent state of a server: what a slot costs on one rank, and how many slots there are.
+"""SGLang's pool of recurrent state: what a slot costs on one rank, and how many slots there are.
 
     slot = Σ layers   columns of the convolution in bf16  +  matrices in fp32, or what `mamba_ssm_dtype` says
     pool = (slots + 1) slots                       one is a pad
@@ -35,7 +35,7 @@ CONV = FORMATS["bf16"]
 SHARED_BUFFER = "ngram_ids"
 
 
-class Part(NamedTuple):
+class SlotTensor(NamedTuple):
     """One tensor of a slot in one layer: the convolution's columns, or the matrices.
 
     columns, rank, whole   of the convolution: past inputs; elements of one column, on one rank and in all (1 and the elements for matrices)
@@ -60,7 +60,7 @@ class Part(NamedTuple):
 class Slots:
     """The parts of a slot per pipeline stage, each with its number of layers."""
 
-    stages: tuple[dict[Part, int], ...]
+    stages: tuple[dict[SlotTensor, int], ...]
 
     def __bool__(self) -> bool:
         return any(self.stages)
@@ -86,9 +86,9 @@ def read_slots(architecture: Architecture, server: Server) -> Slots:
             f"SGLang 0.5.23 serves no recurrent model of class '{clean(server.class_name or architecture.family)}' that kvcalc knows",
             "kvcalc knows Qwen3-Next, Nemotron-H, Falcon-H1, Granite 4, LFM2, Kimi-Linear, Ling and Mamba",
         )
-    stages: list[dict[Part, int]] = []
+    stages: list[dict[SlotTensor, int]] = []
     for names in cut(architecture.layers, server.pp):
-        found: Counter[Part] = Counter()
+        found: Counter[SlotTensor] = Counter()
         for name, layers in Counter(names).items():
             for state in architecture.layers.states[name]:
                 if isinstance(state, Fixed) and server.rule.ngram_memory:
@@ -99,24 +99,24 @@ def read_slots(architecture: Architecture, server: Server) -> Slots:
     return Slots(tuple(stages))
 
 
-def _memory_part(state: Fixed) -> Part:
+def _memory_part(state: Fixed) -> SlotTensor:
     """What Qwen4-Exp's n-gram embeddings keep in every slot, whole on each rank; token ids once for all layers (ple_state_pool.py)."""
     stored = CONV.name if state.state_dtype == "model" else get_format(state.state_dtype or "fp32", "state_dtype").name
-    return Part(state.kind, state.name, 1, state.elements, state.elements, stored, priced=False)
+    return SlotTensor(state.kind, state.name, 1, state.elements, state.elements, stored, priced=False)
 
 
-def _parts(state: State, server: Server) -> tuple[Part, ...]:
+def _parts(state: State, server: Server) -> tuple[SlotTensor, ...]:
     shape = _SHAPES.get(state.kind)
     if shape is None:
         raise UnsupportedArchitectureError(f"SGLang 0.5.23 has no pool for states of kind '{state.kind}'", "choose another engine")
     channels, heads, matrix = shape(state, server.attn_tp)
     columns = max(0, getattr(state, "conv_kernel", 0) - 1) if channels else 0
-    found: list[Part] = []
+    found: list[SlotTensor] = []
     if columns:
-        found.append(Part(state.kind, "conv", columns, _divided(channels, server.attn_tp, state.kind), channels, CONV.name))
+        found.append(SlotTensor(state.kind, "conv", columns, _divided(channels, server.attn_tp, state.kind), channels, CONV.name))
     if matrix:
         rank = _divided(heads, server.attn_tp, state.kind) * matrix
-        found.append(Part(state.kind, "recurrent", 1, rank, heads * matrix, _state_format(state, server)))
+        found.append(SlotTensor(state.kind, "recurrent", 1, rank, heads * matrix, _state_format(state, server)))
     return tuple(found)
 
 
@@ -197,7 +197,7 @@ def split_memory(slots: Slots, server: Server, memory: float) -> Split:
     return Split(memory - (count + 1) * per_slot / GIB, count)
 
 
-def intermediate_bytes(part: Part, server: Server) -> int:
+def intermediate_bytes(part: SlotTensor, server: Server) -> int:
     """Bytes that one request keeps for the verification of draft tokens, in one layer on one rank.
 
     Matrices once a draft token. Columns overlap: D + K - 2 of them hold D windows of K - 1; KDA keeps each window.

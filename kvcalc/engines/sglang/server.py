@@ -1,4 +1,4 @@
-"""SGLang's flags as its own resolution leaves them, for one model on one kind of card.
+"""What SGLang makes of its flags for one model on one kind of card, before any memory is divided.
 
     given flags ─▶ model defaults ─▶ cache type ─▶ attention backend and page size ─▶ limits        arg_groups/pipeline.py
 
@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.core.errors import EngineRejectsError
+from kvcalc.core.errors import EngineRejectsError, UsageError
 from kvcalc.core.states import Full, Index, Sliding
-from kvcalc.core.units import GIB
+from kvcalc.core.units import GIB, clean
 from kvcalc.engines.base.engine import check_query_heads
 from kvcalc.engines.sglang import backends
 from kvcalc.engines.sglang.classes import WindowPool, rule_of
@@ -190,7 +190,7 @@ def resolve(architecture: Architecture, workload: Workload, args: Mapping[str, A
         chunk=chunk // attn_dp if chunk > 0 else chunk,
         requests=_requests(rule, args, attn_dp, draft_tokens),
         draft_tokens=draft_tokens,
-        draft_layers=_next_token_layers(architecture, rule) if draft_tokens else 0,
+        draft_layers=_next_token_layers(architecture, name, rule, args["speculative_draft_model_path"]) if draft_tokens else 0,
         tails=index_pool > 1 and architecture.traits.index_kpool_compress is True,
         notes=(*notes, *([cache.note] if cache.note else [])),
     )
@@ -251,10 +251,33 @@ def _draft_tokens(architecture: Architecture, rule: ClassRule, workload: Workloa
     return int(given or DRAFT_TOKENS)
 
 
-def _next_token_layers(architecture: Architecture, rule: ClassRule) -> int:
-    """Draft layers that SGLang prices: it reads `num_nextn_predict_layers` of the model's config and nothing else."""
+def _next_token_layers(architecture: Architecture, name: str, rule: ClassRule, draft: str | None) -> int:
+    """Draft layers that SGLang prices: `num_nextn_predict_layers` of the model's config, or of the draft's where one is named.
+
+    A model that is named as its own draft is read as one, and its class then says how many layers it has
+    (spec_aux_hidden_state.py, _resolve_eagle_aux_hidden_state). Raises UsageError for another model, EngineRejectsError.
+    """
     declared = architecture.traits.num_nextn_predict_layers
-    return (rule.next_token_layers if declared is None else declared) or 0
+    value = (rule.next_token_layers if declared is None else declared) or 0
+    if draft is None:
+        return value
+    if draft.strip("/").casefold() not in _names_of(architecture):
+        raise UsageError(
+            f"speculative_draft_model_path: {clean(draft, 60)} is another model than {clean(architecture.id)}, and kvcalc counts one model",
+            "name the model itself, or leave it out",
+        )
+    found = rule.own_draft_layers or value
+    if not found:
+        raise EngineRejectsError(
+            f"SGLang reads no draft of {name} from its own checkpoint: it has no next-token layers", "leave speculation out"
+        )
+    return found
+
+
+def _names_of(architecture: Architecture) -> frozenset[str]:
+    """What the model itself is called: `itself`, its id, its repository, and the last part of that."""
+    names = ("itself", architecture.id, architecture.hub, architecture.hub.rpartition("/")[2])
+    return frozenset(name.casefold() for name in names if name)
 
 
 def _radix(architecture: Architecture, rule: ClassRule, args: Mapping[str, Any]) -> bool:

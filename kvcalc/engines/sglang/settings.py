@@ -46,6 +46,7 @@ SETTINGS = (
     Setting("mamba_track_interval", "int", 256, "tokens between two snapshots of recurrent state, in whole pages", least=1),
     Setting("speculative_algorithm", "str", None, "speculation with the model's own next-token layers", ("EAGLE", "NEXTN")),
     Setting("speculative_num_draft_tokens", "int", None, "tokens verified at once; turns speculation on", least=1),
+    Setting("speculative_draft_model_path", "str", None, "the model itself, by its name: its next-token layers are then read as a draft"),
     Setting("dp_size", "int", 1, "with enable_dp_attention: groups of ranks that serve their own requests", least=1),
     Setting("enable_dp_attention", "bool", default=False, about="attention data parallelism over dp_size groups"),
     Setting("attn_dp_size", "int", 1, "the same in one flag", least=1),

@@ -1,4 +1,4 @@
-"""From a memory budget to tokens, requests and slots, and from wanted tokens to the pools that hold them.
+"""How many tokens, requests and slots SGLang makes of a memory, and how large the pools for wanted tokens are.
 
     tokens      available // cell, rounded down to pages; the stage with fewest decides; at most --max-total-tokens
     cell        Σ rows + draft layers;  with a sliding pool  Σ full rows + ratio x Σ sliding rows
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from kvcalc.core.errors import EngineRejectsError
 from kvcalc.core.units import GIB
-from kvcalc.engines.sglang.pools import FULL, SLIDING, Pools, Row
+from kvcalc.engines.sglang.pools import FULL, SLIDING, Pools, TokenTensor
 from kvcalc.engines.sglang.recurrent import Slots, split_memory
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Prices:
         return self.full + self.draft_full + ratio * (self.sliding + self.draft_sliding)
 
 
-def _draft_price(rows: dict[Row, int], full: int, layers: int, server: Server) -> int:
+def _draft_price(rows: dict[TokenTensor, int], full: int, layers: int, server: Server) -> int:
     """Draft layers cost as much as the model's own, on average; each of them owns an indexer."""
     if not server.draft_layers or not layers:
         return 0

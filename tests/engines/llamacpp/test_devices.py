@@ -66,7 +66,11 @@ def test_cuda_pads_nothing_in_host_memory() -> None:
     for args, padded in (({}, 14), ({"n_gpu_layers": 3}, 4), ({"no_kv_offload": True}, 0)):
         found = plan(keys=heads, args=args, gpu="rtx3090-24gb", kv_dtype="q8_0")
         assert found.total == 14 * tensor + padded * 256
-        assert sum(line.bytes for line in found.lines if line.buffer == "cuda") == padded * 256
+        lines = [line for line in found.lines if line.buffer == "cuda"]
+        assert sum(line.bytes for line in lines) == padded * 256
+        assert [(line.state, line.layers, line.width, line.slots, line.fixed) for line in lines] == [("padding", 0, 0, 0, False)] * len(
+            lines
+        )
 
 
 def test_hybrids_can_be_very_uneven() -> None:

@@ -9,7 +9,7 @@ import pytest
 from pool_engines import GIB, SGLANG, Asked
 from vllm_models import deepseek_v3, gpt_oss, llama, model, nemotron_nano, qwen3_next, uniform
 
-from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
 from kvcalc.core.states import Full, Sliding
 from kvcalc.core.traits import Traits
 from kvcalc.sources import load
@@ -114,6 +114,28 @@ def test_speculation_prices_the_next_token_layers() -> None:
     assert plan.per_device == 4097 * 62 * 1152
     with pytest.raises(EngineRejectsError, match="pipeline stages"):
         ASKED.plan(drafting, 4096, speculative_num_draft_tokens=4, pipeline_parallel=2)
+
+
+@pytest.mark.parametrize("named", ["itself", "qwen3-30b-a3b", "Qwen/Qwen3-30B-A3B", "qwen3-30B-A3B"])
+def test_a_model_that_is_its_own_draft_pays_for_its_draft_layers(named: str) -> None:
+    """Qwen3-30B-A3B's config names no next-token layer; read as its own draft it has one: 49 layers of 2,048 B a token instead of 48."""
+    found = load("qwen3-30b-a3b")
+    asked = {"speculative_algorithm": "NEXTN"}
+    assert ASKED.capacity(found, 10 * GIB, **asked).tokens == 10 * GIB // (48 * 2048) == 109_226
+    assert ASKED.capacity(found, 10 * GIB, **asked, speculative_draft_model_path=named).tokens == 10 * GIB // (49 * 2048) == 106_997
+
+
+def test_a_draft_that_is_already_counted_is_counted_once() -> None:
+    drafting = load("deepseek-v3")
+    alone = ASKED.capacity(drafting, 40 * GIB, speculative_algorithm="NEXTN")
+    assert ASKED.capacity(drafting, 40 * GIB, speculative_algorithm="NEXTN", speculative_draft_model_path="deepseek-v3") == alone
+
+
+def test_a_draft_that_kvcalc_cannot_count_is_refused() -> None:
+    with pytest.raises(UsageError, match="is another model than"):
+        ASKED.plan(load("qwen3-30b-a3b"), 4096, speculative_algorithm="EAGLE", speculative_draft_model_path="some/eagle-head")
+    with pytest.raises(EngineRejectsError, match="no next-token layers"):
+        ASKED.plan(load("llama-3.1-8b"), 4096, speculative_algorithm="EAGLE", speculative_draft_model_path="itself")
 
 
 def test_a_second_tier_in_host_memory_costs_the_device_nothing() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 from pool_engines import GIB, SGLANG, Asked, sizes
@@ -151,6 +153,34 @@ def test_state_alone() -> None:
     assert found.per_token == 0
     assert found.per_device == found.fixed * 2 + slot
     assert ASKED.capacity(mamba, 4 * GIB).state_slots == int((4 * GIB * 0.9 / 1.9 - slot) // slot)
+
+
+def test_no_slot_no_server() -> None:
+    """A slot and its pad are 2 x 64 x (5,120 x 16 x 4 + 3 x 5,120 x 2) B; the state takes 0.9 / 1.9 of the memory."""
+    mamba = uniform(64, MAMBA, family="mamba", max_context=65_536)
+    slot = 64 * (5120 * 16 * 4 + 3 * 5120 * 2)
+    least = math.ceil(Fraction(2 * slot * 19, 9))
+    assert ASKED.capacity(mamba, least + 1).state_slots == 1
+    for memory in (least - 1, least - slot):
+        found = ASKED.capacity(mamba, memory)
+        assert (found.fits, found.tokens) == (False, 0)
+        assert "does not hold a slot of recurrent state" in found.warnings[0]
+
+
+def test_tokens_that_cost_nothing_are_as_many_as_the_context() -> None:
+    mamba = uniform(64, MAMBA, family="mamba", max_context=65_536)
+    assert ASKED.capacity(mamba, 4 * GIB, 8192).tokens == 8192
+    assert ASKED.capacity(mamba, 4 * GIB, 8192, max_total_tokens=5000).tokens == 5000
+
+
+def test_a_stage_without_attention_does_not_decide() -> None:
+    """Two stages: four layers of state, and four of attention whose 2 x 8 x 64 x 2 B a token decide for both."""
+    states = {"m": Mamba2(heads=8, head_dim=64, state_dim=128, conv_kernel=4), "a": Full(kv_heads=8, head_dim=64)}
+    hybrid = model(["m*4", "a*4"], 8, states, "nemotron_h", max_context=65_536)
+    asked = {"pipeline_parallel": 2, "max_mamba_cache_size": 100}
+    found = ASKED.capacity(hybrid, GIB, **asked)
+    slot = 4 * (8 * 64 * 128 * 4 + 3 * (512 + 256) * 2)
+    assert found.tokens == (GIB - 101 * slot) // (4 * 2 * 8 * 64 * 2)
 
 
 def test_state_of_n_gram_embeddings() -> None:
