@@ -11,10 +11,10 @@ from kvcalc.core.units import clean
 from kvcalc.core.workload import Workload
 from kvcalc.engines.base.engine import Engine, Fitting, context_messages
 from kvcalc.engines.base.memo import per_model
-from kvcalc.engines.sglang import host
 from kvcalc.engines.sglang.deepseek_v4 import DeepSeekV4
 from kvcalc.engines.sglang.dtypes import FOUR_BITS, model_format
 from kvcalc.engines.sglang.families import FAMILIES, family_of
+from kvcalc.engines.sglang.host import notes as host_notes
 from kvcalc.engines.sglang.lines import PoolLayout, V4Layout
 from kvcalc.engines.sglang.pools import read_pools
 from kvcalc.engines.sglang.recurrent import read_slots
@@ -87,6 +87,12 @@ class SglangFitting(Fitting):
         """A page, over the ranks that share its tokens."""
         return self.pooled.server.page * self.pooled.server.spread
 
+    def plan(self, workload: Workload) -> Plan:
+        """The plan of the asked sequences; what the host holds goes by the pool of the whole memory, and is said with the capacity."""
+        context = self.engine.context_of(self.architecture, workload)
+        check_context(self.architecture, context)
+        return plan(Asked(self.architecture, workload, context, self.pooled), host=False)
+
     def left(self, context: int, sequences: int) -> int:
         """Tokens of the pools that stay free."""
         if context > longest(self.architecture):
@@ -124,29 +130,7 @@ class Sglang(Engine):
 
     def plan(self, architecture: Architecture, workload: Workload) -> Plan:
         """The pools that hold the asked sequences. Raises EngineRejectsError, UnsupportedArchitectureError, UsageError."""
-        asked = self._asked(architecture, workload)
-        context, layout = asked.context, asked.pooled.layout
-        notes, warnings = context_messages(architecture, workload, context)
-        notes += _notes(asked)
-        sizes = _sizes(asked, notes, warnings)
-        alone = _alone(asked, context)
-        found = layout.allocate(sizes, alone)
-        one = layout.share(alone)
-        return Plan(
-            engine=self.name,
-            version=self.version,
-            args=_in_force(asked, sizes),
-            kv_dtype=asked.server.kv.name,
-            context=context,
-            lines=found.lines,
-            per_device=max(found.ranks),
-            per_sequence=one.bytes,
-            per_token=layout.per_token,
-            growth_per_token=layout.share(_alone(asked, context + 1)).bytes - one.bytes,
-            fixed=one.fixed,
-            notes=tuple(dict.fromkeys((*notes, *_host_notes(asked, sizes)))),
-            warnings=tuple(warnings),
-        )
+        return plan(self._asked(architecture, workload), host=True)
 
     def capacity(self, architecture: Architecture, workload: Workload, kv_memory: int) -> Capacity:
         """What SGLang makes of `kv_memory` bytes a rank: tokens, page size, requests, sliding tokens and state slots."""
@@ -163,7 +147,7 @@ class Sglang(Engine):
             block_size=server.page,
             sliding_tokens=sizes.sliding,
             state_slots=sizes.slots,
-            notes=tuple(_notes(asked)),
+            notes=(*_notes(asked), *_host_notes(asked, sizes.tokens)),
         )
 
     def fitting(self, architecture: Architecture, workload: Workload, kv_memory: int) -> SglangFitting:
@@ -182,6 +166,32 @@ class Sglang(Engine):
         found = pooled(architecture, workload, args)
         check_context(architecture, context)
         return Asked(architecture, workload, context, found)
+
+
+def plan(asked: Asked, *, host: bool) -> Plan:
+    """The pools that hold the asked sequences; with `host`, a note of the second tier beside them. Raises all that SGLang refuses."""
+    context, layout = asked.context, asked.pooled.layout
+    notes, warnings = context_messages(asked.architecture, asked.workload, context)
+    notes += _notes(asked)
+    sizes = _sizes(asked, notes, warnings)
+    alone = _alone(asked, context)
+    found = layout.allocate(sizes, alone)
+    one = layout.share(alone)
+    return Plan(
+        engine=Sglang.name,
+        version=Sglang.version,
+        args=_in_force(asked, sizes),
+        kv_dtype=asked.server.kv.name,
+        context=context,
+        lines=found.lines,
+        per_device=max(found.ranks),
+        per_sequence=one.bytes,
+        per_token=layout.per_token,
+        growth_per_token=layout.share(_alone(asked, context + 1)).bytes - one.bytes,
+        fixed=one.fixed,
+        notes=tuple(dict.fromkeys((*notes, *(_host_notes(asked, sizes.tokens) if host else ())))),
+        warnings=tuple(warnings),
+    )
 
 
 def pooled(architecture: Architecture, workload: Workload, args: Mapping[str, Any]) -> Pooled:
@@ -273,10 +283,10 @@ def _whose_code(architecture: Architecture) -> list[str]:
     ]
 
 
-def _host_notes(asked: Asked, sizes: Sizes) -> list[str]:
+def _host_notes(asked: Asked, tokens: int) -> list[str]:
     pools: Pools | None = getattr(asked.pooled.sizer, "pools", None)
     slots: Slots | None = getattr(asked.pooled.sizer, "slots", None)
-    return host.notes(asked.server, pools, slots, sizes.tokens)
+    return host_notes(asked.server, pools, slots, tokens)
 
 
 def _in_force(asked: Asked, sizes: Sizes) -> dict[str, Any]:

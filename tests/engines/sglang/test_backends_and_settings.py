@@ -12,6 +12,8 @@ from vllm_models import deepseek_v3, gpt_oss, llama, model, nemotron_nano, qwen3
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
 from kvcalc.core.states import Full, Sliding
 from kvcalc.core.traits import Traits
+from kvcalc.questions.fit import fit
+from kvcalc.questions.request import parse_request
 from kvcalc.sources import load
 
 ASKED = Asked(SGLANG)
@@ -149,6 +151,21 @@ def test_a_second_tier_in_host_memory_costs_the_device_nothing() -> None:
         ASKED.plan(llama(), 4096, enable_hierarchical_cache=True, disable_radix_cache=True)
     with pytest.raises(UnsupportedArchitectureError, match="one pool of tokens only"):
         ASKED.plan(gpt_oss(), 4096, enable_hierarchical_cache=True)
+
+
+def test_a_fit_says_what_the_host_holds_beside_the_whole_pool() -> None:
+    """10 GiB hold 81,920 tokens of 131,072 B; the host holds twice as many and a page, however few tokens are asked for."""
+    asked = parse_request(
+        {
+            "model": "llama-3.1-8b",
+            "engine": "sglang",
+            "context": 4096,
+            "kv_memory": 10 * GIB,
+            "engine_args": {"enable_hierarchical_cache": True},
+        }
+    )
+    notes = [note for note in fit(asked).notes if note.startswith("host memory")]
+    assert notes == [f"host memory: 163,841 tokens, {163_841 * 131_072:,} B (20 GiB) for each rank, not counted on the device"]
 
 
 def test_chunks_follow_the_card() -> None:
