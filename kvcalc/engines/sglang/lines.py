@@ -71,6 +71,8 @@ class PoolLayout:
     def __init__(self, server: Server, pools: Pools, slots: Slots) -> None:
         self.server, self.pools, self.slots = server, pools, slots
         self.rows = {row: sum(stage.get(row, 0) for stage in pools.stages) for stage in pools.stages for row in stage}
+        self.open_groups = [self._group_bytes(stage) for stage in pools.stages]
+        self.pads = (self._page_pads(), self._slot_pads())
         self.per_token = _ceil(sum(Fraction(row.whole * layers, row.tokens) for row, layers in self.rows.items()))
 
     def allocate(self, sizes: Sizes, alone: Sizes | None = None) -> Allocation:
@@ -88,7 +90,8 @@ class PoolLayout:
             self._row(sheet, row, [layers], layers, sizes, one, draft=True)
         self._state(sheet, sizes, one)
         self._open_groups(sheet, sizes)
-        self._pads(sheet)
+        if sheet.words:
+            self._pads(sheet)
         return sheet.done()
 
     def _tokens(self, row: TokenTensor, sizes: Sizes) -> int:
@@ -162,7 +165,7 @@ class PoolLayout:
         return keys + max((row.tokens * POSITIONS * POSITION for row, _ in open_rows), default=0)
 
     def _open_groups(self, sheet: _Sheet, sizes: Sizes) -> None:
-        per_request = [self._group_bytes(stage) for stage in self.pools.stages]
+        per_request = self.open_groups
         sheet.add(
             [size * sizes.requests for size in per_request],
             state="index",
@@ -175,10 +178,24 @@ class PoolLayout:
             fixed=True,
         )
 
-    def _pads(self, sheet: _Sheet) -> None:
+    def _page_pads(self) -> list[int]:
+        """Bytes of one page of every tensor, on a rank of each stage."""
         page = self.server.page
         pages = [sum(row.page_bytes(page) * self._copies(row) * layers for row, layers in stage.items()) for stage in self.pools.stages]
         pages[0] += sum(row.page_bytes(page) * self._copies(row) * layers for row, layers in self.pools.draft.items())
+        return pages
+
+    def _slot_pads(self) -> list[int]:
+        """Bytes of the slot that no request gets, on a rank of each stage."""
+        slot = [sum(part.bytes * layers for part, layers in stage.items()) for stage in self.slots.stages]
+        if self.server.draft_tokens:
+            drafts = [sum(intermediate_bytes(part, self.server) * layers for part, layers in stage.items()) for stage in self.slots.stages]
+            slot = [size + more for size, more in zip(slot, drafts, strict=True)]
+        spare = 2 if self.server.tails and self.slots else 1
+        return [size + spare * group for size, group in zip(slot, self.open_groups, strict=True)]
+
+    def _pads(self, sheet: _Sheet) -> None:
+        page, (pages, slot) = self.server.page, self.pads
         sheet.add(
             pages,
             state="padding",
@@ -190,12 +207,6 @@ class PoolLayout:
             formula=f"one page of {page} tokens in every tensor: {sum(pages):,} B" if sheet.words else "",
             fixed=True,
         )
-        slot = [sum(part.bytes * layers for part, layers in stage.items()) for stage in self.slots.stages]
-        if self.server.draft_tokens:
-            drafts = [sum(intermediate_bytes(part, self.server) * layers for part, layers in stage.items()) for stage in self.slots.stages]
-            slot = [size + more for size, more in zip(slot, drafts, strict=True)]
-        spare = 2 if self.server.tails and self.slots else 1
-        slot = [size + spare * self._group_bytes(stage) for size, stage in zip(slot, self.pools.stages, strict=True)]
         sheet.add(
             slot,
             state="padding",
