@@ -14,7 +14,7 @@ import itertools
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from kvcalc.core.architecture import count_states
 from kvcalc.core.errors import EngineRejectsError
@@ -22,6 +22,7 @@ from kvcalc.core.formats import KvFormat, get_format, get_kv_format
 from kvcalc.core.plan import Line, Plan
 from kvcalc.core.states.base import CACHE, MODEL, Buffer
 from kvcalc.engines.base.engine import Engine, check_query_heads, context_messages, default_format
+from kvcalc.engines.base.memo import per_model
 
 if TYPE_CHECKING:
     from kvcalc.core.architecture import Architecture, Layout
@@ -88,6 +89,22 @@ def stages_of(layout: Layout, stages: int) -> list[tuple[str, ...]]:
     return [order[start:end] for start, end in itertools.pairwise(cuts)]
 
 
+class StoredBuffer(NamedTuple):
+    """One buffer of one state, for any context and number of sequences.
+
+    whole    bytes of a row, once          row      bytes of a row on one rank
+    spread   ranks that share the buffer's tokens under decode context parallelism
+    """
+
+    state: State
+    layers: int
+    buffer: Buffer
+    format: str
+    whole: int
+    row: int
+    spread: int
+
+
 class Ideal(Engine):
     """The engine with no policy."""
 
@@ -102,60 +119,51 @@ class Ideal(Engine):
         model_dtype, assumed = default_format(architecture)
         if assumed:
             notes.append(assumed)
-        formats = get_kv_format(model_dtype if workload.kv_dtype == "auto" else workload.kv_dtype)
         tp, dcp = workload.tensor_parallel, workload.decode_context_parallel
-        if tp % dcp:
-            raise EngineRejectsError(f"decode context parallel size {dcp} does not divide the tensor parallel size {tp}")
-
-        check_query_heads(architecture, tp)
+        kv_dtype, stored = _stored(architecture, model_dtype if workload.kv_dtype == "auto" else workload.kv_dtype, tp, dcp)
 
         lines: list[Line] = []
-        rank_bytes: dict[State, int] = {}
+        held_bytes: list[int] = []
         per_sequence = fixed = growth = per_token = 0
         per_entry: dict[int, int] = {}
-        for state, layers in architecture.states.items():
-            rank_bytes[state] = 0
-            for buffer in state.buffers():
-                whole, format_name = row_bytes(buffer, formats, model_dtype, buffer.vectors, buffer.width, buffer.rope)
-                part = split_buffer(buffer, tp, state.kind)
-                row = whole if tp == 1 else row_bytes(buffer, formats, model_dtype, part.vectors, part.width, part.rope)[0]
-                spread = self._token_spread(buffer, part, dcp, state.kind)
-                slots = buffer.extent.slots(context)
-                alone = -(-slots // spread)
-                rows = self._rows(buffer, context, workload)
-                held = -(-rows // spread) if workload.shared_prefix else alone * workload.sequences
-                rank_bytes[state] += row * held
-                copies = "" if tp == 1 else f" x {tp} ranks"
-                lines.append(
-                    Line(
-                        state=state.kind,
-                        layers=layers,
-                        buffer=buffer.name,
-                        width=buffer.elements,
-                        format=format_name,
-                        slots=slots,
-                        bytes=layers * held * row * tp,
-                        formula=f"{layers} layers x {self._rows_text(buffer, context, rows, spread, workload)} x {row:,} B{copies}",
-                        fixed=buffer.extent.is_fixed,
-                    )
+        copies = "" if tp == 1 else f" x {tp} ranks"
+        for state, layers, buffer, form, whole, row, spread in stored:
+            extent = buffer.extent
+            slots = extent.slots(context)
+            alone = -(-slots // spread)
+            rows = self._rows(buffer, context, workload)
+            held = -(-rows // spread) if workload.shared_prefix else alone * workload.sequences
+            held_bytes.append(row * held)
+            lines.append(
+                Line(
+                    state=state.kind,
+                    layers=layers,
+                    buffer=buffer.name,
+                    width=buffer.elements,
+                    format=form,
+                    slots=slots,
+                    bytes=layers * held * row * tp,
+                    formula=f"{layers} layers x {self._rows_text(buffer, context, rows, spread, workload)} x {row:,} B{copies}",
+                    fixed=extent.is_fixed,
                 )
-                per_sequence += layers * alone * row * tp
-                if buffer.extent.is_fixed:
-                    fixed += layers * alone * row * tp
+            )
+            per_sequence += layers * alone * row * tp
+            if extent.is_fixed:
+                fixed += layers * alone * row * tp
+            else:
+                if extent.kind == "ratio":
+                    per_entry[extent.size] = per_entry.get(extent.size, 0) + layers * whole
                 else:
-                    if buffer.extent.kind == "ratio":
-                        per_entry[buffer.extent.size] = per_entry.get(buffer.extent.size, 0) + layers * whole
-                    else:
-                        per_token += layers * whole
-                    growth += layers * row * tp * (-(-buffer.extent.slots(context + 1) // spread) - alone)
+                    per_token += layers * whole
+                growth += layers * row * tp * (-(-extent.slots(context + 1) // spread) - alone)
         return Plan(
             engine=self.name,
             version=self.version,
             args={},
-            kv_dtype=formats.name,
+            kv_dtype=kv_dtype,
             context=context,
             lines=tuple(lines),
-            per_device=self._fullest(architecture, workload.pipeline_parallel, rank_bytes),
+            per_device=self._fullest(architecture, workload.pipeline_parallel, stored, held_bytes),
             per_sequence=per_sequence,
             per_token=per_token + ceil(sum(Fraction(size, ratio) for ratio, size in per_entry.items())),
             growth_per_token=growth,
@@ -163,18 +171,6 @@ class Ideal(Engine):
             notes=tuple(notes),
             warnings=tuple(warnings),
         )
-
-    @staticmethod
-    def _token_spread(buffer: Buffer, part: Split, dcp: int, what: str) -> int:
-        """Over how many ranks decode context parallelism spreads this buffer's tokens."""
-        if dcp == 1 or buffer.extent.kind != "tokens":
-            return 1
-        if part.copies % dcp:
-            raise EngineRejectsError(
-                f"decode context parallel size {dcp} needs {dcp} copies of the {what} {buffer.name} rows, and there are {part.copies}",
-                "decode context parallelism spreads tokens over ranks that hold the same heads",
-            )
-        return dcp
 
     @staticmethod
     def _rows(buffer: Buffer, context: int, workload: Workload) -> int:
@@ -198,11 +194,42 @@ class Ideal(Engine):
         return text if spread == 1 else f"({text} / {spread})"
 
     @staticmethod
-    def _fullest(architecture: Architecture, stages: int, rank_bytes: dict[State, int]) -> int:
-        """Bytes on the fullest rank: the pipeline stage whose layers weigh most."""
-        layouts = (
-            [architecture.states]
-            if stages == 1
-            else [count_states(architecture.layers, order) for order in stages_of(architecture.layers, stages)]
+    def _fullest(architecture: Architecture, stages: int, stored: tuple[StoredBuffer, ...], held: list[int]) -> int:
+        """Bytes on the fullest rank: the pipeline stage whose layers weigh most; `held` are the bytes of one layer's buffers."""
+        if stages == 1:
+            return sum(item.layers * size for item, size in zip(stored, held, strict=True))
+        rank_bytes: dict[State, int] = {}
+        for item, size in zip(stored, held, strict=True):
+            rank_bytes[item.state] = rank_bytes.get(item.state, 0) + size
+        layouts = [count_states(architecture.layers, order) for order in stages_of(architecture.layers, stages)]
+        return max(sum(layers * rank_bytes.get(state, 0) for state, layers in counts.items()) for counts in layouts)
+
+
+@per_model
+def _stored(architecture: Architecture, kv_dtype: str, tp: int, dcp: int) -> tuple[str, tuple[StoredBuffer, ...]]:
+    """The name of the cache's format, and every buffer with its rows in it. Raises EngineRejectsError, UsageError."""
+    formats = get_kv_format(kv_dtype)
+    model_dtype, _ = default_format(architecture)
+    if tp % dcp:
+        raise EngineRejectsError(f"decode context parallel size {dcp} does not divide the tensor parallel size {tp}")
+    check_query_heads(architecture, tp)
+    found: list[StoredBuffer] = []
+    for state, layers in architecture.states.items():
+        for buffer in state.buffers():
+            whole, form = row_bytes(buffer, formats, model_dtype, buffer.vectors, buffer.width, buffer.rope)
+            part = split_buffer(buffer, tp, state.kind)
+            row = whole if tp == 1 else row_bytes(buffer, formats, model_dtype, part.vectors, part.width, part.rope)[0]
+            found.append(StoredBuffer(state, layers, buffer, form, whole, row, _token_spread(buffer, part, dcp, state.kind)))
+    return formats.name, tuple(found)
+
+
+def _token_spread(buffer: Buffer, part: Split, dcp: int, what: str) -> int:
+    """Over how many ranks decode context parallelism spreads this buffer's tokens."""
+    if dcp == 1 or buffer.extent.kind != "tokens":
+        return 1
+    if part.copies % dcp:
+        raise EngineRejectsError(
+            f"decode context parallel size {dcp} needs {dcp} copies of the {what} {buffer.name} rows, and there are {part.copies}",
+            "decode context parallelism spreads tokens over ranks that hold the same heads",
         )
-        return max(sum(layers * rank_bytes[state] for state, layers in counts.items()) for counts in layouts)
+    return dcp

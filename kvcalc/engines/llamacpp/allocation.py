@@ -27,7 +27,7 @@ CUDA_ALIGNMENT = 128
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredTensor:
     """One tensor of one layer, over all devices that hold a part or a copy of it.
 
     row       bytes of a row          bytes    without padding
@@ -60,7 +60,7 @@ class Allocation:
     devices: Devices
     flash: bool
     draft: bool = False
-    _parts: dict[Tensor, Stored] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _parts: dict[Tensor, StoredTensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def placed(self) -> Placed:
@@ -109,7 +109,7 @@ class Allocation:
         """Bytes in host memory."""
         return self.loads.get(HOST, 0)
 
-    def _share(self, part: Stored) -> int:
+    def _share(self, part: StoredTensor) -> int:
         return part.total // self.devices.count
 
     def per_token(self) -> int:
@@ -164,14 +164,14 @@ class Allocation:
             fixed=tensor.space == "state",
         )
 
-    def part(self, tensor: Tensor) -> Stored:
+    def part(self, tensor: Tensor) -> StoredTensor:
         """The bytes of one tensor of one layer."""
         found = self._parts.get(tensor)
         if found is None:
             found = self._parts[tensor] = self._measure(tensor)
         return found
 
-    def _measure(self, tensor: Tensor) -> Stored:
+    def _measure(self, tensor: Tensor) -> StoredTensor:
         form = {"key": self.types.key, "value": self.types.value, "state": get_format("fp32")}[tensor.store]
         rows = self._rows(tensor)
         copies = self._copies(tensor)
@@ -182,7 +182,7 @@ class Allocation:
             width = max(width, self.model.widest_value)
             wide = _row_bytes(form, width)
         cuda = self._cuda(form, width, wide * rows.total) if self.devices.nvidia else 0
-        return Stored(tensor, form, rows, row, copies * row * rows.total, copies * (wide - row) * rows.total, copies * cuda, copies)
+        return StoredTensor(tensor, form, rows, row, copies * row * rows.total, copies * (wide - row) * rows.total, copies * cuda, copies)
 
     def _rows(self, tensor: Tensor) -> Rows:
         if tensor.space == "window":
