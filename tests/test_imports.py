@@ -95,7 +95,9 @@ def test_other_commands_in_a_pipe_stay_as_light(arguments: tuple[str, ...]) -> N
 def test_one_engine_loads_no_other() -> None:
     code = "import sys, kvcalc\nkvcalc.estimate('llama-2-7b')\nprint(*(name for name in sys.modules if name.startswith('kvcalc.engines.')))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert set(found) == {f"kvcalc.engines.{name}" for name in ("base", "base.engine", "base.folder", "ideal", "ideal.engine", "registry")}
+    assert set(found) == {
+        f"kvcalc.engines.{name}" for name in ("base", "base.engine", "base.folder", "base.memo", "ideal", "ideal.engine", "registry")
+    }
 
 
 # ── circles ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

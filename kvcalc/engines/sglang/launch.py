@@ -44,6 +44,7 @@ _QUANTIZED = {
 _REQUANTIZED = {"fp8": "fp8", "nvfp4_online": "nvfp4"}
 #: `--speculative-algorithm` → the setting; all others run a second model.
 _SPECULATION = {"EAGLE": "EAGLE", "NEXTN": "NEXTN"}
+_DRAFT = "--speculative-draft-model-path/--speculative-draft-model"
 _STEPS, _BRANCHES, _DRAFTS = "--speculative-num-steps", "--speculative-eagle-topk", "--speculative-num-draft-tokens"
 
 
@@ -58,6 +59,10 @@ def _speculation(reading: Reading, flag: str, text: str) -> None:
     if word not in _SPECULATION:
         raise UsageError(f"{flag}: kvcalc has no rule for this algorithm, which runs a second model", "it has EAGLE and NEXTN")
     reading.settings["speculative_algorithm"] = word
+
+
+def _draft_model(reading: Reading, flag: str, text: str) -> None:
+    reading.settings["speculative_draft_model_path"] = model(flag, text)
 
 
 def _backend(reading: Reading, flag: str, text: str) -> None:
@@ -110,7 +115,7 @@ _REFUSED = {
     **switches(refused("keeps another state of recurrent layers"), """--enable-int8-mamba-checkpoint --enable-linear-replayssm
                                                                       --enable-linear-replayssm-spec"""),
     **switches(refused("keeps windows in another way"), "--enable-encoder-swa-bounded-replay --enable-decoder-swa-bounded-replay"),
-    **values(refused("runs a second model"), "--speculative-draft-model-path/--speculative-draft-model"),
+    **values(_draft_model, _DRAFT),
     **values(refused("changes the pool of drafts"), """--speculative-draft-kv-cache-dtype --speculative-draft-window-size
         --speculative-dflash-block-size --speculative-dspark-block-size --speculative-draft-sink-size --decoupled-spec-role"""),
     **values(refused("drafts more than one chain", unless=("1",)), _BRANCHES),
@@ -169,10 +174,21 @@ def read(found: Found) -> Reading:
 
 
 def _drafts(reading: Reading, given: dict[str, Any]) -> None:
-    """Tokens verified at once: in one chain a step makes one, and SGLang corrects what it is told (speculative_hook.py)."""
+    """Tokens verified at once: in one chain a step makes one, and SGLang corrects what it is told (speculative_hook.py).
+
+    A draft that is the model itself is read from the same files. Raises UsageError for a second model.
+    """
+    draft = reading.settings.pop("speculative_draft_model_path", None)
     if "speculative_algorithm" not in reading.settings:
         reading.settings.pop("speculative_num_draft_tokens", None)
         return
+    if draft is not None:
+        if draft != reading.model:
+            raise UsageError(
+                f"{_DRAFT.partition('/')[0]} runs a second model, and kvcalc has no rule for that",
+                "leave it out to see the cache without it",
+            )
+        reading.settings["speculative_draft_model_path"] = "itself"
     if _STEPS not in given:
         return
     steps = whole(_STEPS, given[_STEPS])

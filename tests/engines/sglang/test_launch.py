@@ -37,6 +37,11 @@ READ: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"speculative_algorithm": "EAGLE", "speculative_num_draft_tokens": 4},
     ),
     "--speculative-algorithm NEXTN": ({}, {"speculative_algorithm": "NEXTN"}),
+    "--speculative-algorithm NEXTN --speculative-draft-model-path org/name": (
+        {},
+        {"speculative_algorithm": "NEXTN", "speculative_draft_model_path": "itself"},
+    ),
+    "--speculative-draft-model org/eagle": ({}, {}),
     "--speculative-num-draft-tokens 4": ({}, {}),
     "--max-total-tokens 100000 --max-running-requests 64": ({}, {"max_total_tokens": 100_000, "max_running_requests": 64}),
     "--host 0.0.0.0 --port 30000 --api-key x --trust-remote-code --served-model-name n --tool-call-parser qwen --lora-paths a=b c=d": (
@@ -74,6 +79,7 @@ REFUSED = {
     "--disaggregation-mode prefill": "--disaggregation-mode splits the work",
     "--speculative-algorithm EAGLE3": "--speculative-algorithm: kvcalc has no rule for this algorithm",
     "--speculative-algorithm EAGLE --speculative-num-steps 3": "--speculative-num-steps without --speculative-num-draft-tokens",
+    "--speculative-algorithm EAGLE --speculative-draft-model-path org/eagle": "--speculative-draft-model-path runs a second model",
     "--speculative-eagle-topk 4": "--speculative-eagle-topk drafts more than one chain",
     "--enable-unified-memory": "--enable-unified-memory shares pools in another way",
     "--prefill-attention-backend fa3": "--prefill-attention-backend decides pages",
