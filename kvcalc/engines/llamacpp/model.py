@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvcalc.core.architecture import Layout
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
-from kvcalc.core.states import Chunked, Compressed, Full, Latent, Recurrent, Shared, Sliding, State
+from kvcalc.core.states import Chunked, Compressed, Full, Latent, Recurrent, Shared, Sliding
 from kvcalc.engines.base.memo import per_model
+from kvcalc.engines.base.windows import window_of
 from kvcalc.engines.llamacpp.architectures import ARCHITECTURES, ArchitectureRule, Windows, architecture_name
 from kvcalc.engines.llamacpp.tensors import Reading, Tensor
 
@@ -108,7 +109,7 @@ class Model:
         """The one window of all window layers, 0 without one. Raises UnsupportedArchitectureError where they differ."""
         if not self.windowed or self.rule.windows is None:
             return 0
-        windows = {window for state in self.states if (window := _window(state))}
+        windows = {window for state in self.states if (window := window_of(state))}
         if windows and self.rule.windows.fixed:
             return self.rule.windows.fixed
         if len(windows) > 1:
@@ -121,7 +122,9 @@ class Model:
         return (
             0
             if self.windowed
-            else sum(layers for state, layers in self.states.items() if _window(state) and not getattr(state, "nominal", False))
+            else sum(
+                layers for state, layers in self.states.items() if window_of(state) and not (isinstance(state, Sliding) and state.nominal)
+            )
         )
 
     @cached_property
@@ -217,7 +220,7 @@ def _check_owners(name: str, wanted: int, layout: Layout) -> None:
 def _as_loaded(name: str, windows: Windows, architecture: Architecture) -> Architecture:
     """The model with its window layers where the loader finds them, if the converter does not write where they are."""
     layout = architecture.layers
-    slides = {layer: any(_window(state) for state in states) for layer, states in layout.states.items()}
+    slides = {layer: any(window_of(state) for state in states) for layer, states in layout.states.items()}
     owners = [layer for layer in layout.order if not any(isinstance(state, Shared) for state in layout.states[layer])]
     sliding, full = (next((layer for layer in owners if slides[layer] is wanted), None) for wanted in (True, False))
     if sliding is None and windows.always:
@@ -233,10 +236,6 @@ def _as_loaded(name: str, windows: Windows, architecture: Architecture) -> Archi
     moved = f"llama.cpp makes one layer in {period} of {name} full, whatever the config says"
     moved_layers = Layout(pattern=order, count=len(order), states=states)
     return replace(architecture, layers=moved_layers, assumptions=(*architecture.assumptions, moved))
-
-
-def _window(state: State) -> int:
-    return getattr(state, "window", None) or getattr(state, "chunk", None) or 0
 
 
 def _numbered(layout: Layout, reading: Reading, first: int) -> list[tuple[int, tuple[Tensor, ...]]]:

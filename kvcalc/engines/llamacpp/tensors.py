@@ -12,16 +12,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, assert_never
 
 from kvcalc.core.errors import UnsupportedArchitectureError
-from kvcalc.core.states import Latent
+from kvcalc.core.states import (
+    Chunked,
+    Compressed,
+    Cross,
+    Full,
+    GatedDeltaNet,
+    Index,
+    Latent,
+    Mamba2,
+    Nothing,
+    Recurrent,
+    Shared,
+    Sliding,
+)
+from kvcalc.engines.base.windows import window_of
 from kvcalc.engines.llamacpp.architectures import ARCHITECTURES, ArchitectureRule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
 
 Store = Literal["key", "value", "state"]
 Space = Literal["full", "window", "entries", "state"]
@@ -69,10 +83,10 @@ class Reading:
         """The architecture's row."""
         return ARCHITECTURES[self.name]
 
-    def tensors(self, states: Iterable[State]) -> tuple[Tensor, ...]:
+    def tensors(self, states: Iterable[AnyState]) -> tuple[Tensor, ...]:
         """The tensors of one layer. Raises UnsupportedArchitectureError for a state that llama.cpp has none for."""
         kept = tuple(states)
-        return tuple(tensor for state in kept for tensor in _KINDS.get(state.kind, _recurrent)(state, self, kept))
+        return tuple(tensor for state in kept for tensor in _tensors(state, self, kept))
 
     def for_drafts(self) -> Reading:
         """The same in a draft context."""
@@ -83,26 +97,48 @@ class Reading:
         return "window" if window and self.windowed else "full"
 
 
-def _pair(state: Any, space: Space) -> tuple[Tensor, ...]:
+def _tensors(state: AnyState, reading: Reading, layer: tuple[AnyState, ...]) -> tuple[Tensor, ...]:
+    """The tensors of one state of a layer."""
+    match state:
+        case Full():
+            return _pair(state, "full")
+        case Sliding() | Chunked():
+            return _pair(state, reading.space(window_of(state)))
+        case Latent():
+            return _latent(state, reading)
+        case Index():
+            return _index(state, reading, layer)
+        case Compressed():
+            return _compressed(state)
+        case Shared() | Nothing():
+            # A layer without KV heads has tensors of no width, and its V is widened like any other; a feed-forward block has none.
+            idle = isinstance(state, Nothing) and not reading.rule.feed_forward_blocks
+            return (Tensor("none", "value", 0, "value", "full"),) if idle else ()
+        case Cross():
+            raise UnsupportedArchitectureError(f"kvcalc has no rule for the cross-attention of llama.cpp's {reading.name}")
+        case Recurrent():
+            return _recurrent(state, reading)
+        case _:
+            assert_never(state)
+
+
+def _recurrent(state: Recurrent, reading: Reading) -> tuple[Tensor, ...]:
+    """Convolution and matrix: every row of a buffer that has a fixed number of them, side by side."""
+    if isinstance(state, Mamba2) and reading.rule.narrow_convolution and reading.converted:
+        inner = state.heads * state.head_dim
+        convolution = Tensor(state.kind, "conv", inner * max(state.conv_kernel - 1, 0), "state", "state")
+        return (convolution, Tensor(state.kind, "recurrent", inner * state.state_dim, "state", "state"))
+    return tuple(Tensor(state.kind, buffer.name, buffer.elements * buffer.extent.size, "state", "state") for buffer in state.buffers())
+
+
+def _pair(state: Full | Sliding | Chunked, space: Space) -> tuple[Tensor, ...]:
     return (
         Tensor(state.kind, "key", state.kv_heads * state.head_dim, "key", space),
         Tensor(state.kind, "value", state.kv_heads * state.value_width, "value", space),
     )
 
 
-def _full(state: Any, _reading: Reading, _layer: tuple[State, ...]) -> tuple[Tensor, ...]:
-    return _pair(state, "full")
-
-
-def _sliding(state: Any, reading: Reading, _layer: tuple[State, ...]) -> tuple[Tensor, ...]:
-    return _pair(state, reading.space(state.window))
-
-
-def _chunked(state: Any, reading: Reading, _layer: tuple[State, ...]) -> tuple[Tensor, ...]:
-    return _pair(state, reading.space(state.chunk))
-
-
-def _latent(state: Any, reading: Reading, _layer: tuple[State, ...]) -> tuple[Tensor, ...]:
+def _latent(state: Latent, reading: Reading) -> tuple[Tensor, ...]:
     if reading.expanded:
         if state.query_heads is None or state.nope_dim is None or state.value_head_dim is None:
             raise UnsupportedArchitectureError(
@@ -122,7 +158,7 @@ def _latent(state: Any, reading: Reading, _layer: tuple[State, ...]) -> tuple[Te
     return (Tensor("latent", "latent", row, "key", "full" if reading.draft else space),)
 
 
-def _index(state: Any, reading: Reading, layer: tuple[State, ...]) -> tuple[Tensor, ...]:
+def _index(state: Index, reading: Reading, layer: tuple[AnyState, ...]) -> tuple[Tensor, ...]:
     if reading.draft and not reading.rule.drafts.indexed:
         return ()
     width = state.vectors * state.index_dim
@@ -138,13 +174,14 @@ def _index(state: Any, reading: Reading, layer: tuple[State, ...]) -> tuple[Tens
     return (key, Tensor("index", "value", value, "value", "full", idle=True))
 
 
-def _value_head(state: State) -> int:
-    """Elements of one V head."""
-    found: int = getattr(state, "value_width", 0) or getattr(state, "value_head_dim", None) or 0
-    return found
+def _value_head(state: AnyState) -> int:
+    """Elements of one V head, 0 without one."""
+    if isinstance(state, Full | Sliding | Chunked | Cross):
+        return state.value_width
+    return (state.value_head_dim or 0) if isinstance(state, Latent | GatedDeltaNet) else 0
 
 
-def _compressed(state: Any, _reading: Reading, _layer: tuple[State, ...]) -> tuple[Tensor, ...]:
+def _compressed(state: Compressed) -> tuple[Tensor, ...]:
     if state.ratio not in _OPEN_ENTRY:
         return ()
     entry = Tensor("compressed", "latent", state.latent_dim, "key", "entries", state.ratio)
@@ -155,38 +192,3 @@ def _open_entry(state: str, width: int, ratio: int) -> tuple[Tensor, ...]:
     """Keys and scores of the tokens that have not become an entry."""
     rows, entries = _OPEN_ENTRY.get(ratio, (0, 0))
     return tuple(Tensor(state, buffer, entries * width, "state", "state", rows) for buffer in ("open_key", "open_score") if rows)
-
-
-def _nothing(_state: Any, _reading: Reading, _layer: tuple[State, ...]) -> tuple[Tensor, ...]:
-    return ()
-
-
-def _headless(_state: Any, reading: Reading, _layer: tuple[State, ...]) -> tuple[Tensor, ...]:
-    """A layer without KV heads has tensors of no width, and its V is widened like any other; a feed-forward block has none."""
-    return () if reading.rule.feed_forward_blocks else (Tensor("none", "value", 0, "value", "full"),)
-
-
-def _cross(_state: Any, reading: Reading, _layer: tuple[State, ...]) -> tuple[Tensor, ...]:
-    raise UnsupportedArchitectureError(f"kvcalc has no rule for the cross-attention of llama.cpp's {reading.name}")
-
-
-def _recurrent(state: Any, reading: Reading, _layer: tuple[State, ...]) -> tuple[Tensor, ...]:
-    """Convolution and matrix: every row of a buffer that has a fixed number of them, side by side."""
-    if reading.rule.narrow_convolution and reading.converted and state.kind == "mamba2":
-        inner = state.heads * state.head_dim
-        convolution = Tensor(state.kind, "conv", inner * max(state.conv_kernel - 1, 0), "state", "state")
-        return (convolution, Tensor(state.kind, "recurrent", inner * state.state_dim, "state", "state"))
-    return tuple(Tensor(state.kind, buffer.name, buffer.elements * buffer.extent.size, "state", "state") for buffer in state.buffers())
-
-
-_KINDS: dict[str, Callable[[Any, Reading, tuple[State, ...]], tuple[Tensor, ...]]] = {
-    "full": _full,
-    "sliding": _sliding,
-    "chunked": _chunked,
-    "latent": _latent,
-    "index": _index,
-    "compressed": _compressed,
-    "shared": _nothing,
-    "none": _headless,
-    "cross": _cross,
-}

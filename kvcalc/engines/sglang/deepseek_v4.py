@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.states import Compressed, Index
+from kvcalc.engines.base.windows import window_of
 from kvcalc.engines.sglang.backends import SM100, V4_PAGE
 from kvcalc.engines.sglang.classes import WindowPool
 from kvcalc.engines.sglang.pools import cut
@@ -97,7 +98,7 @@ class DeepSeekV4:
         if self.is_v41 and server.pp > 1:
             raise EngineRejectsError("DeepSeek-V4.1 does not run on pipeline stages", "use one stage")
         self.stages = tuple(_stage(architecture, names) for names in cut(architecture.layers, server.pp))
-        self.window = max((getattr(state, "window", None) or 0 for state in architecture.states), default=0)
+        self.window = max(map(window_of, architecture.states), default=0)
         self.index_dim = max((state.index_dim for state in architecture.states if isinstance(state, Index)), default=0)
         widths = {(state.latent_dim, state.rope_dim) for state in architecture.states if isinstance(state, Compressed)}
         if widths - {(WIDTH, ROPE)}:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from kvcalc.core.errors import EngineRejectsError
 from kvcalc.core.plan import Capacity, Plan
+from kvcalc.core.states import Chunked, Sliding
 from kvcalc.core.units import clean
 from kvcalc.core.workload import Workload
 from kvcalc.engines.base.engine import Engine, Fitting, context_messages
@@ -259,7 +260,7 @@ def _notes(asked: Asked) -> list[str]:
     server, architecture = asked.server, asked.architecture
     _, said = model_format(architecture)
     found = [*server.notes, *([said] if said else []), *_whose_code(architecture)]
-    windows = sum(layers for state, layers in architecture.states.items() if state.kind in ("sliding", "chunked"))
+    windows = sum(layers for state, layers in architecture.states.items() if isinstance(state, Sliding | Chunked))
     if windows and not server.windows:
         why = "the pool of windows is turned off" if server.rule.windows is not None else "SGLang gives this model no pool of windows"
         found.append(f"{windows} sliding layers are stored in full length: {why}")

@@ -16,12 +16,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.formats import FORMATS, Format
-from kvcalc.core.states.latent import Latent
+from kvcalc.core.states import Chunked, Compressed, Cross, Full, Index, Latent, Nothing, Recurrent, Shared, Sliding
 from kvcalc.core.units import clean
+from kvcalc.engines.base.windows import window_of
 from kvcalc.engines.sglang.backends import SM90, SM100
 from kvcalc.engines.sglang.dtypes import FOUR_BITS, FP8
 
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kvcalc.core.architecture import Architecture, Layout
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.engines.sglang.server import Server
 
 FULL, SLIDING = "full", "sliding"
+#: States whose shape a whole pool may have: latents, or K and V of heads.
+_LATENT, _HEADS = (Latent,), (Full, Sliding, Chunked)
 #: Elements behind one fp32 scale of an index key, and the bytes of that scale (DSATokenToKVPool.quant_block_size).
 INDEX_BLOCK, INDEX_SCALE = 128, 4
 #: Elements behind one scale of the FP4 formats.
@@ -117,16 +120,15 @@ class _Reader:
         self.hybrid = any(state.is_recurrent for state in architecture.states)
         self.main = self._main_state()
 
-    def _main_state(self) -> State | None:
+    def _main_state(self) -> AnyState | None:
         """The state whose geometry the full pool has: the first full one, else the first with a window."""
-        kinds = {"latent"} if self.server.latent else {"full", "sliding", "chunked"}
-        found = [state for state in self.architecture.states if state.kind in kinds]
+        found = [state for state in self.architecture.states if isinstance(state, _LATENT if self.server.latent else _HEADS)]
         if not found:
             if self.server.rule.stateful_only or (self.hybrid and not found):
                 return None
             listed = ", ".join(dict.fromkeys(state.kind for state in self.architecture.states))
             raise UnsupportedArchitectureError(f"kvcalc has no rule for {clean(self.architecture.id)} ({listed}) in SGLang's pools")
-        full = [state for state in found if state.kind in ("full", "latent") and not getattr(state, "window", None)] or found
+        full = [state for state in found if not window_of(state)] or found
         shapes = {_shape(state) for state in full}
         if len(shapes) > 1:
             raise EngineRejectsError(
@@ -161,22 +163,36 @@ class _Reader:
             found.update(row for row in self._layer_rows(draft.states[name], draft=True))
         return {row._replace(spread=False): layers for row, layers in found.items()}
 
-    def _layer_rows(self, states: Sequence[State], *, draft: bool = False) -> Iterable[TokenTensor]:
-        attention = [state for state in states if state.kind in ("full", "sliding", "chunked", "cross", "latent", "shared")]
+    def _layer_rows(self, states: Sequence[AnyState], *, draft: bool = False) -> Iterable[TokenTensor]:
+        attention: list[AnyState] = []
+        idle: list[AnyState] = []
+        keys: list[Index] = []
+        for state in states:
+            match state:
+                case Full() | Sliding() | Chunked() | Cross() | Latent() | Shared():
+                    attention.append(state)
+                case Nothing():
+                    idle.append(state)
+                case Index():
+                    keys.append(state)
+                case Recurrent() | Compressed():  # slots (recurrent.py), and pools of their own (deepseek_v4.py)
+                    pass
+                case _:
+                    assert_never(state)
         if not attention and not self.hybrid and not draft:
-            attention = [state for state in states if state.kind == "none"]
+            attention = idle
         for state in attention:
             yield from self._state_rows(self._owner(state))
         if self.server.indexed or not self.server.latent:
-            yield from (self._index_row(state) for state in states if state.kind == "index")
+            yield from map(self._index_row, keys)
 
-    def _owner(self, state: State) -> State:
+    def _owner(self, state: AnyState) -> AnyState:
         """The state whose shape the layer's tensors have: SGLang gives layers that share or keep nothing tensors of their own."""
-        if state.kind != "shared" or not self.server.windows:
+        if not isinstance(state, Shared) or not self.server.windows:
             return state
-        owner = getattr(state, "shares_with", None)
+        owner = state.shares_with
         kept = self.architecture.layers.layer(owner) if owner is not None and owner < self.architecture.layers.count else ()
-        found = next((item for item in kept if item.kind in ("full", "sliding", "chunked", "latent")), None)
+        found = next((item for item in kept if isinstance(item, Full | Sliding | Chunked | Latent)), None)
         if found is None:
             raise UnsupportedArchitectureError(
                 f"a layer of {clean(self.architecture.id)} shares another's cache, and nothing says whose",
@@ -184,23 +200,22 @@ class _Reader:
             )
         return found
 
-    def _state_rows(self, state: State) -> tuple[TokenTensor, ...]:
-        window = state.kind in ("sliding", "chunked") or bool(getattr(state, "window", None))
-        window = window or self.server.every_layer_slides
-        sliding = self.server.windows and window
+    def _state_rows(self, state: AnyState) -> tuple[TokenTensor, ...]:
+        sliding = self.server.windows and (window_of(state) > 0 or self.server.every_layer_slides)
         shape = state if sliding else self.main
         if shape is None:
             return ()
         pool = SLIDING if sliding else FULL
-        return self._latent_rows(shape, pool) if shape.kind == "latent" else self._head_rows(shape, state.kind, pool)
+        if isinstance(shape, Latent):
+            return self._latent_rows(shape, pool)
+        return self._head_rows(shape, shape.kind if isinstance(state, Nothing | Shared) else state.kind, pool)
 
-    def _head_rows(self, shape: State, kind: str, pool: str) -> tuple[TokenTensor, ...]:
+    def _head_rows(self, shape: AnyState, name: str, pool: str) -> tuple[TokenTensor, ...]:
         stored, server = self._stored(), self.server
         priced, held = shape.buffers(), self._held_shape(shape, pool).buffers()
         self._check_width(*(item.width for item in held))
         shaped = pool == SLIDING and server.shaped_windows
         ranks = server.attn_tp if shaped else server.attn_tp // server.dcp
-        name = kind if kind not in ("none", "shared") else shape.kind
         rows = []
         for price, item in zip(priced, held, strict=True):
             heads = kv_heads(price.vectors, server.attn_tp if server.windows else ranks)
@@ -216,9 +231,9 @@ class _Reader:
             rows.append(TokenTensor(pool, name, "linear scales", scales * key.vectors, "fp8", size, key.vectors * scales))
         return tuple(rows)
 
-    def _held_shape(self, shape: State, pool: str) -> State:
+    def _held_shape(self, shape: AnyState, pool: str) -> AnyState:
         """The shape that is allocated: windows have their own where the class says so, else that of the full layers."""
-        if pool == SLIDING and not self.server.shaped_windows and self.main is not None and self.main.kind == "full":
+        if pool == SLIDING and not self.server.shaped_windows and isinstance(self.main, Full):
             return self.main
         return shape
 
@@ -244,7 +259,7 @@ class _Reader:
             return Format(self.server.kv.name, 1, 1)
         return self.server.kv
 
-    def _latent_rows(self, shape: State, pool: str) -> tuple[TokenTensor, ...]:
+    def _latent_rows(self, shape: Latent, pool: str) -> tuple[TokenTensor, ...]:
         (buffer,) = self._latent(shape).buffers()
         stored = FORMATS["fp8_ds_mla"] if self.server.scaled and pool == FULL else self.server.kv
         if stored.name == "mxfp8":
@@ -254,22 +269,22 @@ class _Reader:
         held = buffer.width if self.hybrid and self.server.flag in FOUR_BITS else size
         return (TokenTensor(pool, shape.kind, "latent", buffer.width, stored.name, held, held, cell=size),)
 
-    def _latent(self, shape: State) -> State:
+    def _latent(self, shape: Latent) -> Latent:
         """The latent that the pool stores: `use_mla_nope` leaves Ling's rotary part out (_derive_model_shapes)."""
-        if isinstance(shape, Latent) and self.architecture.traits.use_mla_nope is True and self.server.rule.drops_rotary:
+        if self.architecture.traits.use_mla_nope is True and self.server.rule.drops_rotary:
             return replace(shape, rope_dim=0)
         return shape
 
-    def _index_row(self, state: State) -> TokenTensor:
+    def _index_row(self, state: Index) -> TokenTensor:
         (buffer,) = state.buffers()
         if self.server.latent:
             size = buffer.width + buffer.width // INDEX_BLOCK * INDEX_SCALE
-            pool = getattr(state, "pool", 1)
-            return TokenTensor(FULL, "index", "index", buffer.width, "index_fp8", size, size, pool, -(-size // pool), spread=False)
+            return TokenTensor(
+                FULL, "index", "index", buffer.width, "index_fp8", size, size, state.pool, -(-size // state.pool), spread=False
+            )
         stored = self._index_format()
         size = stored.row_bytes(buffer.width, buffer.vectors)
-        ratio = getattr(state, "ratio", 1)
-        return TokenTensor(FULL, "index", "index", buffer.elements, stored.name, size, size, ratio, size // ratio)
+        return TokenTensor(FULL, "index", "index", buffer.elements, stored.name, size, size, state.ratio, size // state.ratio)
 
     def _index_format(self) -> Format:
         """MiniMax-M3's index keys follow the cache into fp8 where its kernels read it so; otherwise they stay in the model's type."""
@@ -290,5 +305,5 @@ class _Reader:
         return {TokenTensor(FULL, "workspace", "dequantised", key.elements + value.elements, "fp8", size, key.elements + value.elements): 1}
 
 
-def _shape(state: State) -> tuple[tuple[int, int, int], ...]:
+def _shape(state: AnyState) -> tuple[tuple[int, int, int], ...]:
     return tuple((buffer.vectors, buffer.width, buffer.rope) for buffer in state.buffers())

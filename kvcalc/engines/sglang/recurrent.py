@@ -14,20 +14,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.formats import FORMATS, get_format
-from kvcalc.core.states import Fixed
+from kvcalc.core.states import Fixed, GatedDeltaNet, Kda, Lightning, Mamba1, Mamba2, Recurrent, RgLru, Rwkv, ShortConv
 from kvcalc.core.units import GIB, clean
 from kvcalc.engines.sglang.pools import cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kvcalc.core.architecture import Architecture
-    from kvcalc.core.states import State
     from kvcalc.engines.sglang.server import Server
+
+    AnyRecurrent = Mamba1 | Mamba2 | GatedDeltaNet | Kda | Lightning | Rwkv | ShortConv | RgLru | Fixed
 
 #: Convolution columns are bf16 whatever the model's type (SGLANG_MAMBA_CONV_DTYPE).
 CONV = FORMATS["bf16"]
@@ -93,7 +92,7 @@ def read_slots(architecture: Architecture, server: Server) -> Slots:
             for state in architecture.layers.states[name]:
                 if isinstance(state, Fixed) and server.rule.ngram_memory:
                     found[_memory_part(state)] += layers
-                elif state.is_recurrent:
+                elif isinstance(state, Recurrent):
                     found.update(dict.fromkeys(_parts(state, server), layers))
         stages.append({part: 1 if part.buffer == SHARED_BUFFER else layers for part, layers in found.items()})
     return Slots(tuple(stages))
@@ -105,12 +104,9 @@ def _memory_part(state: Fixed) -> SlotTensor:
     return SlotTensor(state.kind, state.name, 1, state.elements, state.elements, stored, priced=False)
 
 
-def _parts(state: State, server: Server) -> tuple[SlotTensor, ...]:
-    shape = _SHAPES.get(state.kind)
-    if shape is None:
-        raise UnsupportedArchitectureError(f"SGLang 0.5.23 has no pool for states of kind '{state.kind}'", "choose another engine")
-    channels, heads, matrix = shape(state, server.attn_tp)
-    columns = max(0, getattr(state, "conv_kernel", 0) - 1) if channels else 0
+def _parts(state: AnyRecurrent, server: Server) -> tuple[SlotTensor, ...]:
+    channels, heads, matrix = _shape(state, server.attn_tp)
+    columns = max(0, state.conv_kernel - 1) if channels else 0
     found: list[SlotTensor] = []
     if columns:
         found.append(SlotTensor(state.kind, "conv", columns, _divided(channels, server.attn_tp, state.kind), channels, CONV.name))
@@ -129,11 +125,11 @@ def _divided(count: int, ranks: int, what: str) -> int:
     return share
 
 
-def _state_format(state: State, server: Server) -> str:
+def _state_format(state: AnyRecurrent, server: Server) -> str:
     """fp32, unless the flag or, for the classes that read it, the config says otherwise."""
     asked = server.args["mamba_ssm_dtype"]
     rule = server.rule.state
-    declared = getattr(state, "state_dtype", None) if rule is not None and rule.declared else None
+    declared = state.state_dtype if rule is not None and rule.declared else None
     return get_format(asked or declared or "fp32", "mamba_ssm_dtype").name
 
 
@@ -142,25 +138,35 @@ def _grouped(groups: int, ranks: int) -> int:
     return groups if groups % ranks == 0 else ranks
 
 
-def _mamba2(state: Any, ranks: int) -> tuple[int, int, int]:
-    channels = state.heads * state.head_dim + 2 * _grouped(state.groups, ranks) * state.state_dim
-    return channels, state.heads, state.head_dim * state.state_dim
+class _Shape(NamedTuple):
+    """Channels of the convolution, heads, and elements of one head's matrix."""
+
+    channels: int
+    heads: int
+    matrix: int
 
 
-def _deltanet(state: Any, ranks: int) -> tuple[int, int, int]:
-    channels = state.value_heads * state.value_head_dim + 2 * _grouped(state.key_heads, ranks) * state.key_head_dim
-    return channels, state.value_heads, state.value_head_dim * state.key_head_dim
-
-
-#: Kind → (channels of the convolution, heads, elements of one head's matrix); the ranks matter where groups are repeated.
-_SHAPES: dict[str, Callable[[Any, int], tuple[int, int, int]]] = {
-    "mamba1": lambda state, _: (state.inner_dim, state.inner_dim, state.state_dim),
-    "mamba2": _mamba2,
-    "gated_deltanet": _deltanet,
-    "kda": lambda state, _: (3 * state.heads * state.head_dim, state.heads, state.head_dim * state.head_dim),
-    "lightning": lambda state, _: (0, state.heads, state.head_dim * state.head_dim),
-    "short_conv": lambda state, _: (state.channels, 0, 0),
-}
+def _shape(state: AnyRecurrent, ranks: int) -> _Shape:
+    """What SGLang's pool keeps of a mixer; the ranks matter where groups are repeated. Raises UnsupportedArchitectureError."""
+    match state:
+        case Mamba1():
+            return _Shape(state.inner_dim, state.inner_dim, state.state_dim)
+        case Mamba2():
+            channels = state.heads * state.head_dim + 2 * _grouped(state.groups, ranks) * state.state_dim
+            return _Shape(channels, state.heads, state.head_dim * state.state_dim)
+        case GatedDeltaNet():
+            channels = state.value_heads * state.value_head_dim + 2 * _grouped(state.key_heads, ranks) * state.key_head_dim
+            return _Shape(channels, state.value_heads, state.value_head_dim * state.key_head_dim)
+        case Kda():
+            return _Shape(3 * state.heads * state.head_dim, state.heads, state.head_dim * state.head_dim)
+        case Lightning():
+            return _Shape(0, state.heads, state.head_dim * state.head_dim)
+        case ShortConv():
+            return _Shape(state.channels, 0, 0)
+        case Rwkv() | RgLru() | Fixed():
+            raise UnsupportedArchitectureError(f"SGLang 0.5.23 has no pool for states of kind '{state.kind}'", "choose another engine")
+        case _:
+            assert_never(state)
 
 
 class Split(NamedTuple):

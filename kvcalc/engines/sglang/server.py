@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.errors import EngineRejectsError, UsageError
-from kvcalc.core.states import Full, Index, Sliding
+from kvcalc.core.states import Full, Index, Latent, Sliding
 from kvcalc.core.units import GIB, clean
 from kvcalc.engines.base.engine import check_query_heads
+from kvcalc.engines.base.windows import window_of
 from kvcalc.engines.sglang import backends
 from kvcalc.engines.sglang.classes import WindowPool, rule_of
 from kvcalc.engines.sglang.dtypes import FP8, cache_type, has_sinks, model_format
@@ -288,8 +289,7 @@ def _radix(architecture: Architecture, rule: ClassRule, args: Mapping[str, Any])
 
 def _latents(architecture: Architecture, name: str, rule: ClassRule) -> tuple[bool, int]:
     """Whether the pools hold latents, and how many tokens share one of their index keys (0: no sparse attention)."""
-    kinds = {state.kind for state in architecture.states}
-    if "latent" not in kinds or rule.compressed:
+    if rule.compressed or not any(isinstance(state, Latent) for state in architecture.states):
         return False, 0
     if not rule.latent:
         raise EngineRejectsError(f"SGLang has no pool of latents for {name}", "it knows latents for the classes that it lists only")
@@ -329,7 +329,7 @@ def _windows(architecture: Architecture, name: str, pool: WindowPool | None, arg
     """Whether sliding layers have a pool of their own. Raises EngineRejectsError where SGLang insists on one and no layer slides."""
     if pool is None or args["disable_hybrid_swa_memory"]:
         return False
-    slides = any(state.kind in ("sliding", "chunked") or getattr(state, "window", None) for state in architecture.states)
+    slides = any(map(window_of, architecture.states))
     sliding = slides or pool.every_layer
     if not sliding and not pool.optional:
         raise EngineRejectsError(

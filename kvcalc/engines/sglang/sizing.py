@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from kvcalc.core.errors import EngineRejectsError
 from kvcalc.core.units import GIB
+from kvcalc.engines.base.windows import window_of
 from kvcalc.engines.sglang.pools import FULL, SLIDING, Pools, TokenTensor
 from kvcalc.engines.sglang.recurrent import Slots, split_memory
 
@@ -232,7 +233,7 @@ def request_cap(server: Server, window: int) -> int:
 
 def _window(architecture: Architecture, server: Server) -> int:
     """The window as SGLang's model class gives it, 0 without one."""
-    windows = [getattr(state, "window", None) or getattr(state, "chunk", None) for state in architecture.states]
+    windows = list(map(window_of, architecture.states))
     if server.every_layer_slides:
         told = architecture.traits.sliding_window_size
         windows = [told if isinstance(told, int) else 0]
