@@ -85,12 +85,13 @@ _TRANSLATED = {
     **values(_dtype, "--dtype"),
     **values(quantized(_REQUANTIZED, _QUANTIZED, weights("does not tell the size of the weights", unless=("unquant",))), "--quantization"),
     **values(_speculation, "--speculative-algorithm"),
+    **values(_draft_model, _DRAFT),
     **values(_backend, "--attention-backend"),
 }
 _SETTINGS = settings(
     "sglang",
     shorts={"attn_dp_size": "--attention-data-parallel-size", "enable_hierarchical_cache": "--enable-hicache"},
-    without=("speculative_algorithm", "attention_backend", "dp_size"),
+    without=("speculative_algorithm", "speculative_draft_model_path", "attention_backend", "dp_size"),
 )
 
 _PAGES = "decides pages beside --attention-backend"
@@ -115,7 +116,6 @@ _REFUSED = {
     **switches(refused("keeps another state of recurrent layers"), """--enable-int8-mamba-checkpoint --enable-linear-replayssm
                                                                       --enable-linear-replayssm-spec"""),
     **switches(refused("keeps windows in another way"), "--enable-encoder-swa-bounded-replay --enable-decoder-swa-bounded-replay"),
-    **values(_draft_model, _DRAFT),
     **values(refused("changes the pool of drafts"), """--speculative-draft-kv-cache-dtype --speculative-draft-window-size
         --speculative-dflash-block-size --speculative-dspark-block-size --speculative-draft-sink-size --decoupled-spec-role"""),
     **values(refused("drafts more than one chain", unless=("1",)), _BRANCHES),
