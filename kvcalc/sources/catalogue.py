@@ -1,9 +1,10 @@
-"""The catalogue: one YAML a model, its stem the id; a question about one model reads one file.
+"""The catalogue: one YAML a model, its stem the id; a question about one model reads one file, or one entry of the compiled ones.
 
 load_id("llama-2-7b")     the architecture; of an unknown id, the error names the nearest ones
 load_file(path)           any kvcalc YAML
 read_mapping(document)    the same inline, as JSON
 by_hub("org/name")        the id that stands for a Hub repository
+compile_folder(folder)    the compiled catalogue (compiled.py), written when the package is built
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.errors import InternalError, InvalidConfigError, UnknownModelError, nearest
 from kvcalc.core.units import clean
-from kvcalc.sources.files import read_bytes, shown
-from kvcalc.sources.yaml_reader import LARGEST_FILE, Document, read_yaml
+from kvcalc.sources import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kvcalc.core.architecture import Architecture
+    from kvcalc.sources.yaml_reader import Document
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}", re.ASCII)
 _HUB = re.compile(rb"^hub: *([^\s#]+)", re.MULTILINE)
@@ -36,16 +37,29 @@ _MOST_NAMED = 3
 @cache
 def folder() -> Path:
     """Where the YAML files stand: inside the installed package, else at the top of the checkout."""
-    package = Path(__file__).resolve().parents[1]
-    for place in (package / "model_configs", package.parent / "model_configs"):
+    for place in (_installed(), _installed().parents[1] / _installed().name):
         if place.is_dir():
             return place
     raise InternalError("kvcalc was installed without its catalogue", "reinstall kvcalc")
 
 
+def _installed() -> Path:
+    return Path(__file__).resolve().parents[1] / "model_configs"
+
+
+@cache
+def _compiled() -> compiled.Compiled | None:
+    """The compiled catalogue, where there is one that is that of the YAML files."""
+    place = folder()
+    return compiled.read(place, installed=place == _installed())
+
+
 @cache
 def ids() -> tuple[str, ...]:
     """Every id, in order; numbers count as numbers: llama-2-7b before llama-2-13b."""
+    made = _compiled()
+    if made is not None:
+        return made.ids
     return tuple(sorted((path.stem for path in folder().glob("*.yaml")), key=_order))
 
 
@@ -66,7 +80,8 @@ def id_from(name: str) -> str:
 
 def has(model_id: str) -> bool:
     """The catalogue has that id."""
-    return is_id(model_id) and (folder() / f"{model_id}.yaml").is_file()
+    made = _compiled()
+    return model_id in made.places if made is not None else is_id(model_id) and (folder() / f"{model_id}.yaml").is_file()
 
 
 @lru_cache(maxsize=256)
@@ -74,6 +89,11 @@ def load_id(model_id: str) -> Architecture:
     """The model of that id. Raises UnknownModelError naming the nearest ones."""
     if not has(model_id):
         raise unknown(model_id)
+    made = _compiled()
+    return made.load(model_id) if made is not None else _from_yaml(model_id)
+
+
+def _from_yaml(model_id: str) -> Architecture:
     architecture = load_file(folder() / f"{model_id}.yaml")
     if architecture.id != model_id:
         raise InvalidConfigError(f"{model_id}.yaml: id is '{clean(architecture.id)}', and must be the file's stem")
@@ -82,16 +102,23 @@ def load_id(model_id: str) -> Architecture:
 
 def load_file(path: Path) -> Architecture:
     """The model of a kvcalc YAML. Raises InvalidConfigError naming file and line."""
+    from kvcalc.sources.files import read_bytes, shown
+    from kvcalc.sources.yaml_reader import LARGEST_FILE, read_yaml
+
     return _read(read_yaml(read_bytes(path, LARGEST_FILE), shown(path)))
 
 
 def read_mapping(document: Mapping[str, Any], name: str = "architecture") -> Architecture:
     """The model of a kvcalc document that is already a mapping; `name` is what messages call it."""
+    from kvcalc.sources.yaml_reader import Document
+
     return _read(Document(name, document))
 
 
 def read_text(text: str, name: str) -> Architecture:
     """The model of a kvcalc YAML given as text."""
+    from kvcalc.sources.yaml_reader import read_yaml
+
     return _read(read_yaml(text, name))
 
 
@@ -104,6 +131,9 @@ def _read(document: Document) -> Architecture:
 @cache
 def hubs() -> dict[str, str]:
     """Hub repository in lower case → id, read from the head of each file without parsing it."""
+    made = _compiled()
+    if made is not None:
+        return made.hubs
     found: dict[str, str] = {}
     for model_id in ids():
         with (folder() / f"{model_id}.yaml").open("rb") as file:
@@ -133,3 +163,10 @@ def suggest(model: str) -> str:
     if found:
         return "did you mean " + " or ".join(f"'{name}'" for name in found) + "?"
     return nearest(stem, ids()) or "`kvcalc models list` shows the catalogue"
+
+
+def compile_folder(place: Path) -> None:
+    """Compile the YAML files of a folder, each checked. Raises InvalidConfigError for one that is wrong."""
+    found = {path.stem: load_file(path) for path in place.glob("*.yaml")}
+    models = {model_id: found[model_id] for model_id in sorted(found, key=_order)}
+    compiled.write(place, models, {model.hub.lower(): model_id for model_id, model in models.items() if model.hub})
