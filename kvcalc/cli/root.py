@@ -32,8 +32,37 @@ First steps:
 """
 
 
+class _AsTyped:
+    """How text and switches are read: as they stand. Numbers, sizes and formats in them are read by kvcalc, which knows their words."""
+
+    @staticmethod
+    def coerce(value: Any, param: Any, ctx: Any) -> Any:
+        """The words of a repeated parameter as a list. Raises BadParameter for bytes that are no text."""
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        if isinstance(value, bool):
+            return value
+        found = value if isinstance(value, str) else list(value)
+        try:
+            "".join(found).encode()
+        except UnicodeEncodeError:
+            raise typer.BadParameter("is not UTF-8 text", ctx=ctx, param=param) from None
+        return found
+
+
+def as_typed(parameter: Any) -> Any:
+    """A parameter that Typer reads without Pydantic, whose adapters take as long to import as all of kvcalc."""
+    if getattr(getattr(parameter, "type_descriptor", None), "annotation", None) in (str, list[str], bool):
+        parameter.get_runtime_param = lambda: _AsTyped
+    return parameter
+
+
 class Command(TyperCommand):
     """A command whose help writes arguments as people write them: `MODEL`, `[MODEL]...`, without the types of Python."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Every parameter, `--help` included, read as it is typed."""
+        return [as_typed(item) for item in super().get_params(ctx)]
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002  Click's signature
         """`[OPTIONS] MODEL`."""
@@ -68,6 +97,10 @@ class _App(typer.Typer):
 
 class Commands(TyperGroup):
     """A group that names the nearest commands on a miss."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """As those of a command."""
+        return [as_typed(item) for item in super().get_params(ctx)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """With the first line of its help as a whole, where Click would cut it."""
