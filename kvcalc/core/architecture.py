@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kvcalc.core.errors import nearest
-from kvcalc.core.fields import ContradictionError, Exactly, PositiveInt
+from kvcalc.core.fields import ContradictionError, Exactly, PositiveInt, Value
 from kvcalc.core.states import State
 from kvcalc.core.traits import NO_TRAITS, Traits
 
@@ -71,8 +71,8 @@ else:
     States = Annotated[tuple[State, ...], _Made()]
 
 
-@dataclass(frozen=True)
-class Layout:
+@dataclass(frozen=True, eq=False, repr=False)
+class Layout(Value):
     """Layers in order: `pattern` repeated to `count`, and the states of each name.
 
     Raises ContradictionError where the two name different things.
@@ -123,8 +123,8 @@ def count_states(layout: Layout, order: tuple[str, ...]) -> dict[AnyState, int]:
     return found
 
 
-@dataclass(frozen=True)
-class Source:
+@dataclass(frozen=True, eq=False, repr=False)
+class Source(Value):
     """Where the numbers come from, and how sure each is."""
 
     file: str
@@ -135,8 +135,8 @@ class Source:
     assumed: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Expectation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Expectation(Value):
     """A figure that the tests hold the file to, worked by hand or measured."""
 
     context: PositiveInt
@@ -147,8 +147,8 @@ class Expectation:
     note: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Architecture:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Architecture(Value):
     """A model: identity, layers, and the few facts that engines' rules are keyed on.
 
     family         the inner model_type of its config.json ("gemma3_text", "deepseek_v3")

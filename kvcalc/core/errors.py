@@ -16,7 +16,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -108,6 +107,8 @@ class InternalError(KvcalcError):
 
 def nearest(word: str, known: Iterable[str], *, most: int = 3) -> str:
     """A `did you mean …?` sentence for the names nearest to `word`, or an empty string."""
+    from difflib import get_close_matches
+
     names = get_close_matches(word, list(known), n=most, cutoff=0.5)
     if not names:
         return ""

@@ -9,6 +9,7 @@ The marks are plain Python. They answer the protocol by which Pydantic asks an a
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 if TYPE_CHECKING:
@@ -48,6 +49,36 @@ Whole = Annotated[int, Exactly()]
 PositiveInt = Annotated[int, Exactly(gt=0)]
 NaturalInt = Annotated[int, Exactly(ge=0)]
 Flag = Annotated[bool, Exactly()]
+
+
+class Value:
+    """What frozen dataclasses of one value share: equality, hash and text by their fields.
+
+    Written once here and not generated for each class, because that is paid at every start: `@dataclass(eq=False, repr=False)`.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and _values(self) == _values(other)
+
+    def __hash__(self) -> int:
+        return hash(_values(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in field_names(self))})"
+
+
+_GETTERS: dict[type, Callable[[Any], Any]] = {}
+
+
+def _values(value: Any) -> Any:
+    """The values of every field: a tuple, but for a class of one field."""
+    kind = type(value)
+    if kind not in _GETTERS:
+        names = field_names(kind)
+        _GETTERS[kind] = attrgetter(*names) if names else type
+    return _GETTERS[kind](value)
 
 
 def field_names(kind: Any) -> tuple[str, ...]:

@@ -19,11 +19,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvcalc.core.errors import EngineRejectsError, UsageError, nearest
+from kvcalc.core.fields import Value
 from kvcalc.core.units import clean
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Format(Value):
     """`block_bytes` for every `block` elements, and `vector_bytes` more for each vector (scale, zero point)."""
 
     name: str
@@ -61,7 +62,7 @@ class Format:
         return text + (f" + {self.vector_bytes} B per vector" if self.vector_bytes else "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PackedLatent(Format):
     """An MLA row packed for sparse kernels: `latent` in blocks with scales inline, the rotary part in its own width.
 
@@ -81,7 +82,7 @@ class PackedLatent(Format):
         return latent // self.block * self.block_bytes + rope * self.rope_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TurboQuant(Format):
     """vLLM's packed K+V row: K in `key_bits` (8 = fp8, no norm) or with a 2 B norm, V in `value_bits` with 4 B, even in all.
 
@@ -178,8 +179,8 @@ def get_format(name: str, what: str = "--kv-dtype") -> Format:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class KvFormat:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KvFormat(Value):
     """The formats of K and V; they differ only where the user writes `K/V`, such as `q8_0/q4_0`."""
 
     key: Format

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.errors import InternalError
+from kvcalc.core.fields import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Line(Value):
     """One buffer of one state, over all layers that keep it, all sequences and all devices.
 
     state, buffer   what it is: "full"/"key", "gated_deltanet"/"recurrent", "padding"/"group"
@@ -52,8 +53,8 @@ class Line:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Plan(Value):
     """The memory that one engine gives one model under one workload. All figures in bytes.
 
     context            the context that was planned (the model's maximum if the workload left it open)
@@ -99,8 +100,8 @@ class Plan:
             raise InternalError("a line of the plan has negative bytes")
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Capacity(Value):
     """What an engine makes of a fixed memory per device; None where it has no such notion.
 
     fits              the asked context and sequences fit

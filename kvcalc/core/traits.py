@@ -7,17 +7,17 @@ A file that gives one of them a value of another type is refused where it is rea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass
 from typing import Annotated, Any
 
-from kvcalc.core.fields import Either, Exactly, Flag, NaturalInt, Whole, field_names
+from kvcalc.core.fields import Either, Exactly, Flag, NaturalInt, Value, Whole, field_names
 
 #: One number for the model, or one for each layer.
 ForLayers = Annotated[Whole | tuple[Whole | None, ...], Either("a whole number, or a list with one for each layer")]
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Traits:
+@dataclass(init=False, eq=False, repr=False)
+class Traits(Value):
     """Facts that engines key their rules on; None is what the file does not say.
 
     Names without a prefix are fields of config.json and mean what they mean there. Those that kvcalc's readers add:
@@ -85,6 +85,13 @@ class Traits:
     gguf_router: Flag | None = None
     gguf_causal: Flag | None = None
 
+    def __init__(self, **given: Any) -> None:
+        """The facts that are given by name. Written out, because making it anew at every start costs more than reading a model."""
+        unknown = next((name for name in given if name not in self.__dataclass_fields__), None)
+        if unknown is not None:
+            raise TypeError(f"no trait is called {unknown!r}")
+        vars(self).update(given)
+
     def get(self, name: str, default: Any = None) -> Any:
         """The fact whose name a table holds; `default` where the file does not say it, or where the table names none."""
         found = getattr(self, name) if name else None
@@ -96,6 +103,12 @@ class Traits:
 
     def __repr__(self) -> str:
         return f"Traits({', '.join(f'{name}={value!r}' for name, value in self.given().items())})"
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.given()))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
 #: Of a model about which no engine needs to know more.

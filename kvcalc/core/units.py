@@ -9,7 +9,6 @@ Both parse to integers with integer arithmetic: no float ever carries a byte. Er
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
 from kvcalc.core.errors import UsageError
 
@@ -53,12 +52,14 @@ def _scaled(text: str, suffixes: dict[str, int], what: str, example: str) -> int
     scale = suffixes.get(match[2].lower()) if match else None
     if match is None or scale is None:
         raise UsageError(f"{what}: '{clean(text, _SHOWN)}' is not a size", f"write it like {example}")
-    value = Fraction(match[1].replace(",", "").replace("_", "")) * scale
-    if value.denominator != 1:
+    whole, _, decimals = match[1].replace(",", "").replace("_", "").partition(".")
+    parts: int = 10 ** len(decimals)
+    value, rest = divmod(int(whole + decimals) * scale, parts)
+    if rest:
         raise UsageError(f"{what}: '{clean(text, _SHOWN)}' is not a whole number", f"write it like {example}")
     if value > LARGEST:
         raise UsageError(f"{what}: '{clean(text, _SHOWN)}' is larger than anything kvcalc computes", f"at most {LARGEST:,}")
-    return int(value)
+    return value
 
 
 def parse_tokens(text: str | int, what: str = "--ctx", *, least: int = 1) -> int:

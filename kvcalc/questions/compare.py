@@ -25,7 +25,6 @@ from kvcalc.questions.set_fields import override
 from kvcalc.questions.techniques import Case, Step, Technique, Used, apply, build, parse
 from kvcalc.questions.work import Work, attended, work
 from kvcalc.sources import load
-from kvcalc.sources.schema import read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -211,6 +210,8 @@ def _geometry(asked: Comparing, techniques: list[Technique]) -> tuple[Architectu
 
 def introduction(fields: Mapping[str, str]) -> Architecture:
     """The introductions' geometry, with `fields` set: every query head keeps its own K and V. Raises UsageError."""
+    from kvcalc.sources.schema import read
+
     sizes = {key: parse_tokens(fields[key], f"--set {key}") if key in fields else value for key, value in INTRODUCTION.items()}
     heads, width = sizes["query_heads"], sizes["head_dim"]
     state = build("full", {"query_heads": heads, "kv_heads": heads, "head_dim": width})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import json
 import os
 import stat
 import sys
@@ -128,6 +127,8 @@ def write_error(error: KvcalcError, *, as_json: bool) -> None:
     """One sentence on stderr, and with `as_json` the document `kvcalc.error/1` on stdout."""
     if as_json:
         document = {"schema": "kvcalc.error/1", "error": error.to_dict()}
+        import json
+
         write(json.dumps(document, indent=2) + "\n")
     sentence = f"{error.message}; {error.hint}" if error.hint else error.message
     say([f"error: {clean(' '.join(sentence.split()), _LONGEST_SENTENCE)}"])

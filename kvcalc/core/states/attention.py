@@ -9,7 +9,7 @@ from kvcalc.core.fields import ContradictionError, Flag, NaturalInt, PositiveInt
 from kvcalc.core.states.base import EVERY_TOKEN, Buffer, Extent, State
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class _Heads(State):
     """Fields that every attention with heads has; a missing `value_head_dim` equals `head_dim`."""
 
@@ -34,7 +34,7 @@ class _Heads(State):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Full(_Heads):
     """Full attention: MHA, GQA (arXiv:2305.13245) and MQA (arXiv:1911.02150) differ only in `kv_heads`.
 
@@ -51,7 +51,7 @@ class Full(_Heads):
         return self._pair(EVERY_TOKEN)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Sliding(_Heads):
     """Sliding-window attention (Mistral 7B, arXiv:2310.06825): only the last `window` tokens are kept.
 
@@ -73,7 +73,7 @@ class Sliding(_Heads):
         return self._pair(EVERY_TOKEN if self.nominal else Extent("window", self.window))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Chunked(_Heads):
     """Chunked attention (Llama 4): a token sees its own chunk of `chunk` tokens only.
 
@@ -91,7 +91,7 @@ class Chunked(_Heads):
         return self._pair(Extent("chunk", self.chunk))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Cross(_Heads):
     """Cross-attention: keys and values of the encoder's tokens, written once and never grown.
 
@@ -109,7 +109,7 @@ class Cross(_Heads):
         return self._pair(Extent("source", self.source_tokens))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Shared(State):
     """Cross-layer sharing (CLA, arXiv:2405.12981; Gemma 3n): the layer reads another layer's cache and owns nothing.
 
@@ -127,7 +127,7 @@ class Shared(State):
         return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Nothing(State):
     """A layer without a cache: an MLP or mixture-of-experts block, or an attention that was pruned away.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from kvcalc.core.fields import field_names
+from kvcalc.core.fields import Value, field_names
 
 ExtentKind = Literal["tokens", "window", "chunk", "ratio", "fixed", "source"]
 Shard = Literal["heads", "replicated", "width"]
@@ -86,7 +86,7 @@ class Buffer(NamedTuple):
         return self.vectors * self.width
 
 
-class State:
+class State(Value):
     """What one layer keeps for one sequence. Subclasses are frozen dataclasses that set `kind` and give `buffers()`."""
 
     __slots__ = ()

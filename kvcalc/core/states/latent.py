@@ -9,7 +9,7 @@ from kvcalc.core.fields import NaturalInt, PositiveInt
 from kvcalc.core.states.base import CACHE, EVERY_TOKEN, Buffer, Extent, State
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Latent(State):
     """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1).
 
@@ -35,7 +35,7 @@ class Latent(State):
         return (Buffer("latent", "latent", 1, self.latent_dim + self.rope_dim, extent, "replicated", CACHE, self.rope_dim),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Index(State):
     """Index keys of sparse attention (DSA: DeepSeek-V3.2, arXiv:2512.02556): attention reads only the top-k, all is stored.
 
@@ -61,7 +61,7 @@ class Index(State):
         return (Buffer("index", "index", self.vectors, self.index_dim, extent, "replicated", self.format),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Compressed(State):
     """Compressed attention (DeepSeek-V4): one latent row, K and V at once, for every `ratio` tokens.
 

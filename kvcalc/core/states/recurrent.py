@@ -15,7 +15,7 @@ from kvcalc.core.states.base import MODEL, Buffer, Extent, State
 ONCE = Extent("fixed", 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Recurrent(State):
     """Base of the mixers: `matrix()` is (heads, elements of one head's matrix), `conv_channels` the convolution's width."""
 
@@ -49,7 +49,7 @@ class Recurrent(State):
         return tuple(found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Mamba1(Recurrent):
     """Mamba (arXiv:2312.00752): a diagonal state per channel.
 
@@ -73,7 +73,7 @@ class Mamba1(Recurrent):
         return (self.inner_dim, self.state_dim)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Mamba2(Recurrent):
     """Mamba-2 (arXiv:2405.21060): one head_dim x state_dim matrix a head; the convolution also sees B and C.
 
@@ -99,7 +99,7 @@ class Mamba2(Recurrent):
         return (self.heads, self.head_dim * self.state_dim)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class GatedDeltaNet(Recurrent):
     """Gated DeltaNet (arXiv:2412.06464; Qwen3-Next, Qwen3.5): one key_head_dim x value_head_dim matrix a value head.
 
@@ -126,7 +126,7 @@ class GatedDeltaNet(Recurrent):
         return (self.value_heads, self.key_head_dim * self.value_head_dim)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Kda(Recurrent):
     """Kimi delta attention (Kimi Linear, arXiv:2510.26692): one head_dim x head_dim matrix a head, three convolutions.
 
@@ -150,7 +150,7 @@ class Kda(Recurrent):
         return (self.heads, self.head_dim * self.head_dim)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Lightning(Recurrent):
     """Lightning attention (MiniMax-01, arXiv:2501.08313): one head_dim x head_dim matrix a head, no convolution.
 
@@ -169,7 +169,7 @@ class Lightning(Recurrent):
         return (self.heads, self.head_dim * self.head_dim)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Rwkv(Recurrent):
     """RWKV-6 and -7 (arXiv:2404.05892, arXiv:2503.14456): one square matrix a head and the last inputs of two token shifts.
 
@@ -195,7 +195,7 @@ class Rwkv(Recurrent):
         return (shift, *Recurrent.buffers(self))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ShortConv(Recurrent):
     """Gated short convolution (LFM2, arXiv:2511.23404): the last conv_kernel - 1 columns, no recurrent matrix.
 
@@ -214,7 +214,7 @@ class ShortConv(Recurrent):
         return self.channels
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class RgLru(Recurrent):
     """Real-gated linear recurrent unit (Griffin, arXiv:2402.19427): one number a channel, and a short convolution.
 
@@ -237,7 +237,7 @@ class RgLru(Recurrent):
         return (self.lru_dim, 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Fixed(Recurrent):
     """Any other state of fixed size: `elements` numbers of `state_dtype`, for mixers that have no kind of their own.
 

@@ -10,7 +10,6 @@ from kvcalc.core.errors import UsageError
 from kvcalc.core.fields import field_names
 from kvcalc.core.states import KINDS
 from kvcalc.core.units import clean
-from kvcalc.sources.schema import read
 from kvcalc.sources.validation import first
 
 if TYPE_CHECKING:
@@ -28,6 +27,8 @@ ATTENTION = HEADED | {"latent"}
 def build(kind: str, fields: Mapping[str, Any]) -> AnyState:
     """A state of `kind` from those of `fields` that it has. Raises UsageError for values that it refuses."""
     from pydantic import ValidationError
+
+    from kvcalc.sources.schema import read
 
     found = KINDS[kind]
     try:
