@@ -851,7 +851,7 @@ PAGED: list[tuple[str, int, dict[str, Any], int | float, str]] = [
     ("qwen3-0.6b", 643_136, {}, 68.69, "TensorRT-LLM on an H100, Qwen3-Reranker-0.6B"),
     ("tinyllama-1.1b", 3_731_744, {}, 78.30, "triton-inference-server/tutorials pull request 150"),
     ("smollm2-135m", 422_048, {}, 9.06, "TensorRT-LLM as a backend of lm7"),
-    ("gpt-oss-120b", 8224, {}, 0.56, "TensorRT-LLM, log of 2025-12"),
+    ("gpt-oss-120b", 8224, {"version": "1.2"}, 0.56, "TensorRT-LLM, log of 2025-12"),
     ("deepseek-r1", 16_576, {"kv_dtype": "fp8", "tokens_per_block": 64}, 0.54, "DeepSeek-R1 on TensorRT-LLM, log"),
     ("kimi-k2.5", 5_073_376, {"kv_dtype": "fp8"}, 166.02, "TensorRT-LLM at 262,144 tokens, log of 2026"),
 ]

@@ -97,8 +97,8 @@ def test_a_context_of_minus_one_that_does_not_fit_at_all() -> None:
         ("llama.cpp", 131_072 * 8192 * 3),
         # 512 blocks of 16 tokens for each, and the null block
         ("vllm", 131_072 * 16 * (3 * 512 + 1)),
-        # nine tenths of it are the blocks
-        ("tensorrt-llm", -(-131_072 * 8192 * 3 * 10 // 9)),
+        # nine tenths of it are the blocks, rounded up to 4 MiB
+        ("tensorrt-llm", -(-(131_072 * 8192 * 3 - 4 * 2**20 + 1) * 10 // 9)),
     ],
 )
 def test_the_least_memory_that_holds_the_question(engine: str, needed: int) -> None:

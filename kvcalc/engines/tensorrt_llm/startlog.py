@@ -82,8 +82,8 @@ class TensorRtLlmLog(Recogniser):
         return "pool" in self.seen.figures or "blocks" in self.seen.figures
 
     def workload(self, **more: Any) -> Workload:
-        """One sequence as long as the pool."""
-        settings = {**self.seen.settings, **more}
+        """One sequence as long as the pool. Only the first manager prints these lines."""
+        settings = {"use_kv_cache_manager_v2": "false", **self.seen.settings, **more}
         tokens, blocks = self.seen.last("tokens"), self.seen.last("blocks")
         context = int(tokens.value) if tokens else None
         if context is None and blocks is not None:

@@ -1,6 +1,6 @@
 """Recurrent state: what a request holds in the layers of a hybrid, on one rank.
 
-    conv   conv_dim / tp x (kernel - 1) in the model's type
+    conv   conv_dim / tp x (kernel - 1) in the model's type; KDA kernel columns
     ssm    heads / tp x one head's matrix in mamba_ssm_cache_dtype: the option, else the config's field of that name, else the model's type
            KDA always in fp32
 
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from kvcalc.core.errors import EngineRejectsError
 from kvcalc.core.formats import FORMATS, get_format
-from kvcalc.core.states import Recurrent
+from kvcalc.core.states import Kda, Recurrent
 from kvcalc.core.units import clean
+from kvcalc.engines.tensorrt_llm.families import FAMILIES
 from kvcalc.engines.tensorrt_llm.layers import Part
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.formats import Format
 
-#: How the families start whose recurrent layers TensorRT-LLM has a cache for (is_hybrid_linear), without Qwen4-Exp's side states.
-FAMILIES = ("nemotron_h", "qwen3_next", "qwen3_5", "kimi_linear", "kimi_k3")
+#: Columns beyond kernel - 1 that KDA's convolution keeps: its kernels hold the whole window of the last inputs.
+KDA_COLUMNS = 1
 
 
 def read_parts(architecture: Architecture, names: Sequence[str], model: Format, ssm_dtype: str, ranks: int) -> dict[Part, int]:
@@ -44,7 +45,8 @@ def read_parts(architecture: Architecture, names: Sequence[str], model: Format, 
 
 
 def _check_family(architecture: Architecture, state: Recurrent) -> None:
-    if not architecture.family.startswith(FAMILIES):
+    row = FAMILIES.get(architecture.family)
+    if row is None or not row.recurrent:
         raise EngineRejectsError(
             f"TensorRT-LLM has no cache for the {state.kind} layers of {clean(architecture.family)}",
             "it serves the hybrids of Nemotron-H, Qwen3-Next, Qwen3.5 and Kimi Linear",
@@ -52,7 +54,7 @@ def _check_family(architecture: Architecture, state: Recurrent) -> None:
 
 
 def _ssm_format(architecture: Architecture, state: Recurrent, model: Format, asked: str) -> Format:
-    if state.kind == "kda":
+    if isinstance(state, Kda):
         return FORMATS["fp32"]
     if asked != "auto":
         return get_format(asked, "mamba_ssm_cache_dtype")
@@ -69,6 +71,6 @@ def _parts(state: Recurrent, model: Format, ssm: Format, ranks: int) -> list[Par
                 f"tensor parallel size {ranks} cannot split the {elements} {unit} of {state.kind}", f"choose a size that divides {elements}"
             )
         stored = model if buffer.role == "conv" else ssm
-        rows = buffer.extent.size
+        rows = buffer.extent.size + (KDA_COLUMNS if isinstance(state, Kda) and buffer.role == "conv" else 0)
         found.append(Part(state.kind, buffer.name, buffer.elements, stored.name, rows, rows * stored.row_bytes(buffer.elements // ranks)))
     return found

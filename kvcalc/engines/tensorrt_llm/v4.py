@@ -1,9 +1,10 @@
-"""DeepSeek-V4: rows that grow at a fraction of a token, and windows that every request holds.
+"""DeepSeek-V4: rows that grow at a fraction of a token, and windows that every request holds. It has the second manager only.
 
-    growing   row // ratio a token, plus index key // 4 at ratio 4           row: 512 x dtype, fp8_ds_mla 584 B
-    window    ⌈128 to a block⌉ tokens x row on every layer
+    growing   block // ratio whole rows a block, plus as many index keys at ratio 4        row: 512 x dtype, fp8_ds_mla 584 B
+    window    128 tokens of rows on every layer
     open windows of the compressor, in fp32, K and V's score each: ratio 4: 8 tokens x 2 x 512, ratio 128: 128 tokens x 512
-    the same of the indexer at ratio 4: 8 tokens x 2 x index_dim             each ⌈to a block⌉
+    the same of the indexer at ratio 4: 8 tokens x 2 x index_dim
+    each window in whole blocks, and one block more while it slides over an edge
 
 Blocks have 128 or 256 tokens. On Hopper the rows are fp8_ds_mla; elsewhere those need blocks of 256.
 
@@ -19,13 +20,14 @@ from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.formats import FORMATS
 from kvcalc.core.states import Compressed, Index, Latent
 from kvcalc.engines.tensorrt_llm.formats import DS_MLA
-from kvcalc.engines.tensorrt_llm.layers import Part, Row
+from kvcalc.engines.tensorrt_llm.layers import Row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.formats import Format
+    from kvcalc.core.states import State
 
 BLOCKS = (128, 256)
 #: Bytes of a row of fp8_ds_mla at width 512: 448 + 64 x 2 + 8.
@@ -66,44 +68,47 @@ def v4_block(asked: int | None, stored: Format, capability: int | None) -> int:
     return found
 
 
-def v4_layers(architecture: Architecture, names: Sequence[str], stored: Format, block: int) -> tuple[dict[Row, int], dict[Part, int]]:
+def v4_rows(architecture: Architecture, names: Sequence[str], stored: Format) -> dict[Row, int]:
     """Growing rows and windows of the named layers."""
     rows: Counter[Row] = Counter()
-    parts: Counter[Part] = Counter()
     for name, layers in Counter(names).items():
         states = architecture.layers.states[name]
         index = next((state for state in states if isinstance(state, Index)), None)
+        ratio = next((state.ratio for state in states if isinstance(state, Compressed)), 1)
         for state in states:
-            if isinstance(state, Latent) and state.window:
-                width = state.latent_dim + state.rope_dim
-                parts[_part("latent", "window", width, stored.name, state.window, _row_bytes(stored, width), block)] += layers
-            elif isinstance(state, Compressed):
-                size = _row_bytes(stored, state.latent_dim)
-                rows[_row("compressed", "latent", state.latent_dim, stored.name, size, state.ratio)] += layers
-                parts.update(dict.fromkeys(_compressor("compressor", state.ratio, state.latent_dim, block), layers))
-                if index is not None:
-                    key = FORMATS["index_fp8"].row_bytes(index.index_dim)
-                    rows[_row("index", "index", index.index_dim, "index_fp8", key, state.ratio)] += layers
-                    parts.update(dict.fromkeys(_compressor("index compressor", state.ratio, index.index_dim, block), layers))
-    return dict(rows), dict(parts)
+            for row in _state_rows(state, index, stored, ratio):
+                rows[row] += layers
+    return dict(rows)
+
+
+def _state_rows(state: State, index: Index | None, stored: Format, kin: int) -> Iterator[Row]:
+    match state:
+        case Latent() if state.window:
+            width = state.latent_dim + state.rope_dim
+            yield _window("latent", "window", width, stored.name, _row_bytes(stored, width), state.window, kin)
+        case Compressed():
+            yield _growing("compressed", "latent", state.latent_dim, stored.name, _row_bytes(stored, state.latent_dim), state.ratio)
+            yield from _compressor("compressor", state.ratio, state.latent_dim)
+            if index is not None:
+                yield _growing("index", "index", index.index_dim, "index_fp8", FORMATS["index_fp8"].row_bytes(index.index_dim), state.ratio)
+                yield from _compressor("index compressor", state.ratio, index.index_dim)
+        case _:
+            return
 
 
 def _row_bytes(stored: Format, width: int) -> int:
     return DS_MLA_ROW if stored.name == DS_MLA else stored.row_bytes(width)
 
 
-def _row(state: str, buffer: str, width: int, name: str, size: int, ratio: int) -> Row:
-    return Row(state, buffer, width, name, size // ratio, size // ratio)
+def _growing(state: str, buffer: str, width: int, name: str, size: int, ratio: int) -> Row:
+    return Row(state, buffer, width, name, size // ratio, size // ratio, ratio=ratio, row=size, kin=ratio)
 
 
-def _part(state: str, buffer: str, width: int, name: str, window: int, size: int, block: int) -> Part:
-    rows = -(-window // block) * block
-    return Part(state, buffer, width, name, rows, rows * size)
+def _window(state: str, buffer: str, width: int, name: str, size: int, window: int, kin: int) -> Row:
+    return Row(state, buffer, width, name, size, 0, window=window, kin=kin)
 
 
-def _compressor(buffer: str, ratio: int, width: int, block: int) -> list[Part]:
+def _compressor(buffer: str, ratio: int, width: int) -> Iterator[Row]:
     factor = OVERLAP if ratio == OVERLAPPING else 1
-    return [
-        _part("state", f"{buffer} {half}", factor * width, "fp32", ratio * factor, factor * width * STATE, block)
-        for half in ("kv", "score")
-    ]
+    for half in ("kv", "score"):
+        yield _window("state", f"{buffer} {half}", factor * width, "fp32", factor * width * STATE, ratio * factor, ratio)

@@ -1,12 +1,11 @@
-"""Attention windows: which pool a layer's blocks come from, and how memory is divided over the pools.
+"""Attention windows: which pool a layer's blocks come from.
 
-no vector             one pool, every layer in full, sliding ones too; Gemma 4 only: the windows of its own layers
+no vector             first manager: one pool, every layer in full, sliding ones too
+                      second manager: the windows of the layers, where sliding and full ones are mixed; chunks are no windows
 max_attention_window  a pattern over all layers, repeated; longer than the context means the context
-one distinct window   one pool; max_tokens holds
-several               a pool for each in equal shares of the memory, whatever they need; max_tokens says nothing
 
-Source: TensorRT-LLM, _torch/pyexecutor/resource_manager.py (_validate_and_adjust_attention_windows,
-calculate_max_num_blocks_for_vswa) and _util.py (_create_kv_cache_manager).
+Source: TensorRT-LLM, _torch/pyexecutor/resource_manager.py (_validate_and_adjust_attention_windows), config_utils.py
+(get_layer_attention_window) and kv_cache/kv_cache_manager_v2.py.
 """
 
 from __future__ import annotations
@@ -14,34 +13,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcalc.core.errors import UsageError
-from kvcalc.core.states import Chunked, Sliding
+from kvcalc.core.states import Shared, Sliding
+from kvcalc.engines.tensorrt_llm.layers import owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvcalc.core.architecture import Architecture
 
-#: Families whose layers differ in width, so that TensorRT-LLM takes its second manager and the windows of the layers themselves.
-OWN_WINDOWS = ("gemma4",)
 
-
-def has_own_windows(architecture: Architecture) -> bool:
-    """The engine derives the windows from the model's layers."""
-    return architecture.family.startswith(OWN_WINDOWS)
-
-
-def read_windows(architecture: Architecture, given: Sequence[object] | None, context: int) -> tuple[int, ...]:
-    """The window of every layer, 0 where it keeps the whole context. Raises UsageError for a vector that is none."""
+def layer_windows(architecture: Architecture, given: Sequence[object] | None, *, second: bool) -> tuple[int, ...]:
+    """The window of every layer, 0 where there is none. Raises UsageError for a vector that is none."""
     count = architecture.layers.count
-    if given is None:
-        own = has_own_windows(architecture)
-        found = [_state_window(architecture, name) if own else 0 for name in architecture.layers.order]
-    else:
+    if given is not None:
         vector = [_window(value) for value in given]
         if not vector:
             raise UsageError("engine setting max_attention_window: the list is empty", "write it like 128,131072")
-        found = [vector[layer % len(vector)] for layer in range(count)]
-    return tuple(0 if window >= context else window for window in found)
+        return tuple(vector[layer % len(vector)] for layer in range(count))
+    own = {name: _state_window(architecture, name) for name in architecture.layers.states} if second else {}
+    found = tuple(own.get(name, 0) for name in architecture.layers.order)
+    return found if len(set(found)) > 1 else (0,) * count
 
 
 def _window(value: object) -> int:
@@ -56,8 +47,7 @@ def _window(value: object) -> int:
 
 def _state_window(architecture: Architecture, name: str) -> int:
     for state in architecture.layers.states[name]:
-        if isinstance(state, Sliding):
-            return state.window
-        if isinstance(state, Chunked):
-            return state.chunk
+        kept = owner_of(architecture, state) if isinstance(state, Shared) else state
+        if isinstance(kept, Sliding):
+            return kept.window
     return 0

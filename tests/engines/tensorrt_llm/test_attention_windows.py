@@ -7,9 +7,10 @@ from pool_engines import GIB, TENSORRT, Asked, sizes
 from vllm_models import gpt_oss, llama, model
 
 from kvcalc.core.errors import UsageError
-from kvcalc.core.states import Chunked, Full, Sliding
+from kvcalc.core.states import Full, Sliding
 
 ASKED = Asked(TENSORRT)
+FIRST = {"use_kv_cache_manager_v2": "false"}
 #: A token in the 12 layers of one kind.
 HALF = 12 * 8 * 128 * 2
 
@@ -30,7 +31,7 @@ def test_windows_fill_whole_blocks() -> None:
 
 def test_memory_is_divided_in_equal_shares_whatever_is_needed() -> None:
     """Half of 18 GiB each: the windows could do with 1/257 of it."""
-    found = ASKED.capacity(gpt_oss(), 20 * GIB, 32_768, max_attention_window=[128, 32_768])
+    found = ASKED.capacity(gpt_oss(), 20 * GIB, 32_768, max_attention_window=[128, 32_768], **FIRST)
     blocks = int(0.9 * 20 * GIB) // 2 // HALF // 32
     assert (found.blocks, found.tokens, found.sliding_tokens) == (blocks, blocks * 32, blocks * 32)
     assert found.block_bytes == 32 * HALF
@@ -40,7 +41,7 @@ def test_memory_is_divided_in_equal_shares_whatever_is_needed() -> None:
 def test_shares_of_layers_that_weigh_differently() -> None:
     states = {"w": Sliding(window=512, kv_heads=8, head_dim=128), "f": Full(kv_heads=8, head_dim=128)}
     mixed = model(["w*3", "f"], 8, states, max_context=65_536)
-    found = ASKED.capacity(mixed, 10 * GIB, 8192, max_attention_window=[512, 512, 512, 8192], free_gpu_memory_fraction=1.0)
+    found = ASKED.capacity(mixed, 10 * GIB, 8192, max_attention_window=[512, 512, 512, 8192], free_gpu_memory_fraction=1.0, **FIRST)
     assert found.tokens == 5 * GIB // (2 * 4096) // 32 * 32
     assert found.sliding_tokens == 5 * GIB // (6 * 4096) // 32 * 32
 
@@ -52,42 +53,28 @@ def test_the_pattern_runs_over_all_layers() -> None:
 
 
 def test_one_window_for_all_layers() -> None:
-    """One pool, in which a sequence takes its window; here max_tokens holds."""
-    found = ASKED.capacity(llama(), 20 * GIB, 32_768, sequences=75, max_attention_window=[1024], max_tokens=76_800)
+    """One pool, in which a sequence takes its window; with several, max_tokens stands for bytes."""
+    question = {"max_attention_window": [1024], "max_tokens": 76_800, **FIRST}
+    found = ASKED.capacity(llama(), 20 * GIB, 32_768, sequences=75, **question)
     assert found.blocks == 76_800 // 32
     assert found.fits
-    assert not ASKED.capacity(llama(), 20 * GIB, 32_768, sequences=76, max_attention_window=[1024], max_tokens=76_800).fits
-    several = ASKED.capacity(gpt_oss(), 10 * GIB, 32_768, max_attention_window=[128, 32_768], max_tokens=64)
-    assert any("max_tokens says nothing" in note for note in several.notes)
-    assert several.fits
+    assert not ASKED.capacity(llama(), 20 * GIB, 32_768, sequences=76, **question).fits
+    several = ASKED.capacity(gpt_oss(), 10 * GIB, 32_768, max_attention_window=[128, 32_768], max_tokens=6400, **FIRST)
+    assert any("max_tokens stands for bytes" in note for note in several.notes)
+    assert (several.blocks, several.sliding_tokens) == (200, 6400)
 
 
 def test_a_pool_that_does_not_hold_one_sequence() -> None:
-    found = ASKED.capacity(gpt_oss(), 1024 * HALF, 32_768, max_attention_window=[128, 32_768])
+    found = ASKED.capacity(gpt_oss(), 1024 * HALF, 32_768, max_attention_window=[128, 32_768], **FIRST)
     assert not found.fits
     assert "shortens the windows" in found.warnings[0]
 
 
 def test_a_prefix_that_left_the_window_is_not_shared() -> None:
     """128 of 4,096 tokens stay in the window; a prefix of 4,000 reaches 32 tokens into it."""
-    found = ASKED.plan(gpt_oss(), 4096, sequences=2, shared_prefix=4000, max_attention_window=[128, 4096])
-    assert found.per_device == (32 + 2 * 96) * HALF + (4000 + 2 * 96) * HALF
-
-
-def test_gemma_4_has_the_windows_of_its_layers() -> None:
-    """Layers of two widths take the second manager, which reads the windows itself and divides memory by need."""
-    states = {"w": Sliding(window=1024, kv_heads=16, head_dim=256), "f": Full(kv_heads=4, head_dim=512)}
-    gemma4 = model(["w*5", "f"], 12, states, "gemma4_text", max_context=131_072)
-    sequence = 1024 * 10 * 16 * 1024 + 32_768 * 2 * 4 * 2048
-    found = ASKED.plan(gemma4, 32_768)
-    assert found.per_device == sequence
-    capacity = ASKED.capacity(gemma4, 10 * sequence, 32_768, free_gpu_memory_fraction=1.0, sequences=10)
-    assert (capacity.fits, capacity.concurrency, capacity.tokens) == (True, 10, 327_680)
-    assert not ASKED.capacity(gemma4, 10 * sequence, 32_768, free_gpu_memory_fraction=1.0, sequences=11).fits
-    asked = ASKED.plan(gemma4, 32_768, max_attention_window=[2048])
-    assert asked.per_device == 2048 * (10 * 16 * 1024 + 2 * 4 * 2048)
-    chunked = model(["c", "f"], 2, {"c": Chunked(chunk=256, kv_heads=4, head_dim=64), "f": Full(kv_heads=4, head_dim=64)}, "gemma4_text")
-    assert ASKED.plan(chunked, 1024).per_device == (256 + 1024) * 4 * 128 * 2
+    for manager in (FIRST, {}):
+        found = ASKED.plan(gpt_oss(), 4096, sequences=2, shared_prefix=4000, max_attention_window=[128, 4096], **manager)
+        assert found.per_device == (32 + 2 * 96) * HALF + (4000 + 2 * 96) * HALF
 
 
 @pytest.mark.parametrize("vector", [[], ["x"], [0], [128, -1]])

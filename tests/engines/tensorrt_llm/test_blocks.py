@@ -11,6 +11,7 @@ from kvcalc.core.states import Cross, Full, Index, Nothing, Shared
 from kvcalc.sources import load
 
 ASKED = Asked(TENSORRT)
+FIRST = {"use_kv_cache_manager_v2": "false"}
 
 
 def test_multi_head_attention() -> None:
@@ -94,11 +95,13 @@ def test_checkpoints_that_ask_for_a_type() -> None:
 
 def test_capacity_is_a_share_of_what_is_free() -> None:
     """0.9 of 60 GiB, less whatever fills no block."""
-    found = ASKED.capacity(llama(), 60 * GIB)
+    found = ASKED.capacity(llama(), 60 * GIB, **FIRST)
     tokens = int(0.9 * 60 * GIB) // 131_072
     assert (found.blocks, found.block_size, found.block_bytes) == (tokens // 32, 32, 32 * 131_072)
     assert found.tokens == tokens // 32 * 32
-    half = ASKED.capacity(llama(), 60 * GIB, free_gpu_memory_fraction=0.5, tokens_per_block=64)
+    half = ASKED.capacity(llama(), 60 * GIB, free_gpu_memory_fraction=0.5, tokens_per_block=64, **FIRST)
+    least = ASKED.capacity(llama(), 60 * GIB, max_gpu_total_bytes=10 * GIB, **FIRST)
+    assert least.blocks == 10 * GIB // 131_072 // 32
     assert half.blocks == 30 * GIB // 131_072 // 64
     with pytest.raises(UsageError, match="not a share of the memory"):
         ASKED.capacity(llama(), 60 * GIB, free_gpu_memory_fraction=1.5)
@@ -112,7 +115,7 @@ def test_a_printed_pool_of_fp8() -> None:
 
 
 def test_a_limit_on_tokens() -> None:
-    assert ASKED.capacity(llama(), 60 * GIB, max_tokens=10_000).blocks == 312
+    assert ASKED.capacity(llama(), 60 * GIB, max_tokens=10_000, **FIRST).blocks == 312
     found = ASKED.plan(llama(), 4096, sequences=3, max_tokens=10_000)
     assert "max_tokens 10,000 is less than the 12,288 tokens" in found.warnings[0]
 
@@ -136,11 +139,12 @@ def test_latents() -> None:
         ASKED.plan(deepseek_v3(), 4096, kv_dtype="nvfp4")
 
 
-def test_every_layer_with_latents_has_index_keys() -> None:
-    """GLM-5.2: 21 of 78 layers own an indexer, and all 78 have a pool for its keys, of 132 B whatever the cache's type."""
+def test_layers_that_own_an_indexer_have_index_keys() -> None:
+    """GLM-5.2: 21 of 78 layers own one, of 132 B a token whatever the cache's type; up to 1.2 all 78 had a pool for them."""
     found = ASKED.plan(load("glm-5.2"), 4096)
-    assert found.per_device == 4096 * 78 * (1152 + 132)
-    assert ASKED.plan(load("glm-5.2"), 4096, kv_dtype="fp8").per_token == 78 * (576 + 132)
+    assert found.per_device == 4096 * (78 * 1152 + 21 * 132) == 4096 * 92_628
+    assert ASKED.plan(load("glm-5.2"), 4096, kv_dtype="fp8").per_token == 78 * 576 + 21 * 132
+    assert ASKED.plan(load("glm-5.2"), 4096, version="1.2").per_device == 4096 * 78 * (1152 + 132)
 
 
 def test_other_index_keys_are_not_known() -> None:
@@ -152,8 +156,10 @@ def test_other_index_keys_are_not_known() -> None:
 
 
 def test_windows_are_kept_in_full_unless_they_are_asked_for() -> None:
+    """By the first manager, and up to 1.2 always."""
     for architecture, layers in ((gpt_oss(), 12), (gemma3(62, 16, 128), 52)):
-        found = ASKED.plan(architecture, 4096)
+        found = ASKED.plan(architecture, 4096, **FIRST)
+        assert found.per_device == ASKED.plan(architecture, 4096, version="1.2.1").per_device
         assert found.per_device == 4096 * found.per_token
         assert any(f"{layers} sliding layers are kept in full" in note for note in found.notes)
 

@@ -27,9 +27,18 @@ def test_state_for_the_sequences_asked_for_and_a_slot_for_nobody() -> None:
 def test_state_is_kept_for_the_largest_batch() -> None:
     found = ASKED.plan(qwen3_next(), 8192, sequences=3, max_batch_size=64)
     assert found.per_device == 3 * 8192 * TOKEN + 65 * STATE
-    capacity = ASKED.capacity(qwen3_next(), 40 * GIB, 8192, max_batch_size=64)
+    capacity = ASKED.capacity(qwen3_next(), 40 * GIB, 8192, max_batch_size=64, use_kv_cache_manager_v2="false")
     assert capacity.state_slots == 65
-    assert capacity.tokens == (int(0.9 * 40 * GIB) - 65 * STATE) // TOKEN // 32 * 32
+    assert capacity.tokens == (int(0.9 * 40 * GIB) - 64 * STATE) // TOKEN // 32 * 32
+
+
+def test_snapshots_cost_the_first_manager_tokens() -> None:
+    """Every 256 tokens: a token of 24,576 B pays 154,368 B of state beside its own."""
+    question = {"max_batch_size": 64, "use_kv_cache_manager_v2": "false", "mamba_state_cache_interval": 256}
+    found = ASKED.capacity(qwen3_next(), 40 * GIB, 8192, **question)
+    assert STATE // 256 == 154_368
+    assert found.tokens == (int(0.9 * 40 * GIB) - 64 * STATE) // (TOKEN + 154_368) // 32 * 32
+    assert found.state_slots == 65 + found.tokens // 256
 
 
 def test_attention_data_parallelism_adds_a_slot_for_nobody() -> None:
@@ -51,7 +60,7 @@ def test_stages_keep_state_for_each_batch_in_flight() -> None:
 
 
 def test_the_type_of_the_matrices() -> None:
-    """The option, else the config's mamba_ssm_cache_dtype; mamba_ssm_dtype is not read. KDA always fp32."""
+    """The option, else the config's mamba_ssm_cache_dtype; mamba_ssm_dtype is not read. KDA always fp32, and 4 columns of its convolution."""
     wide = 36 * (3 * 8192 * 2 + 32 * 128 * 128 * 4)
     assert ASKED.plan(qwen3_next(), 8192, mamba_ssm_cache_dtype="float32").fixed == wide
     assert ASKED.plan(qwen3_next(traits={"mamba_ssm_cache_dtype": "float32"}), 8192).fixed == wide
@@ -59,7 +68,7 @@ def test_the_type_of_the_matrices() -> None:
     states = {"k": Kda(heads=32, head_dim=128, conv_kernel=4), "l": Latent(latent_dim=512, rope_dim=64)}
     kimi = model(["k*3", "l"], 8, states, "kimi_linear", max_context=65_536)
     found = ASKED.plan(kimi, 8192, mamba_ssm_cache_dtype="bfloat16")
-    assert found.fixed == 6 * (3 * 12_288 * 2 + 32 * 128 * 128 * 4)
+    assert found.fixed == 6 * (4 * 12_288 * 2 + 32 * 128 * 128 * 4)
     assert found.per_token == 2 * 1152
 
 
@@ -73,7 +82,21 @@ def test_a_mamba_hybrid() -> None:
 def test_too_little_for_the_state() -> None:
     found = ASKED.capacity(qwen3_next(), 10 * STATE, 8192, max_batch_size=64)
     assert (found.fits, found.tokens) == (False, 0)
-    assert "does not hold the state of 65 requests" in found.warnings[0]
+    assert f"need at least {65 * STATE + 32 * TOKEN:,} bytes (state of 65 requests and one block)" in found.warnings[0]
+    first = ASKED.capacity(qwen3_next(), 10 * STATE, 8192, max_batch_size=64, use_kv_cache_manager_v2="false")
+    assert (first.fits, first.tokens) == (False, 0)
+    assert "does not hold the state of 65 requests" in first.warnings[0]
+
+
+def test_the_least_that_a_server_of_2048_requests_starts_with() -> None:
+    """Qwen3-Next under trtllm-serve's default batch: 2,049 states and one block, 80,973,594,624 B."""
+    least = 2049 * STATE + 32 * TOKEN
+    assert least == 80_973_594_624
+    question = {"max_batch_size": 2048, "max_gpu_total_bytes": least - 1}
+    found = ASKED.capacity(qwen3_next(), 200 * GIB, 32_768, **question)
+    assert not found.fits
+    assert "TensorRT-LLM does not start" in found.warnings[0]
+    assert ASKED.capacity(qwen3_next(), 200 * GIB, 32_768, **question | {"max_gpu_total_bytes": least + 100 * 2**20}).state_slots == 2049
 
 
 def test_hybrids_that_it_does_not_serve() -> None:
@@ -125,9 +148,26 @@ def test_deepseek_v4_rows_by_card() -> None:
         ASKED.plan(load("deepseek-v4.1-flash"), 8192)
 
 
+def test_deepseek_v4_holds_a_further_block_of_each_window_over_an_edge() -> None:
+    """One token past 8,192: a 65th block of rows, and a second one of every window."""
+    flash = load("deepseek-v4-flash")
+    aligned, over = (ASKED.plan(flash, context) for context in (8192, 8193))
+    assert over.per_device - aligned.per_device == 128 * aligned.per_token + aligned.fixed
+    assert ASKED.plan(flash, 8320).per_device == aligned.per_device + 128 * aligned.per_token
+
+
+def test_whole_rows_in_a_block() -> None:
+    """584 B rows at ratio 128: a block of 128 tokens has one, not 128 x (584 // 128) = 512 B."""
+    plan = ASKED.plan(load("deepseek-v4-flash"), 8192, gpu="h100-80gb")
+    assert plan.per_device == 64 * (21 * 32 * (584 + 132) + 20 * 584) + plan.fixed
+
+
 def test_windows_and_rows_share_the_memory() -> None:
+    """Memory is divided for requests of the asked length, so that as many fit as do in all."""
     flash = load("deepseek-v4-flash")
     plan = ASKED.plan(flash, 8192)
     found = ASKED.capacity(flash, 40 * GIB, 8192, sequences=16, free_gpu_memory_fraction=1.0)
-    assert found.blocks == (40 * GIB - 16 * plan.fixed) // plan.per_token // 128
+    assert found.fits
+    assert found.blocks is not None
+    assert found.blocks * 128 * plan.per_token < 40 * GIB - 16 * plan.fixed
     assert found.state_slots is None

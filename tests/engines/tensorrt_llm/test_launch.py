@@ -26,7 +26,10 @@ READ: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "--free_gpu_memory_fraction 0.8 --kv_cache_free_gpu_memory_fraction 0.7": ({}, {"free_gpu_memory_fraction": 0.7}),
     "--kv_cache_dtype fp8 --max_batch_size 64": ({"kv_dtype": "fp8"}, {"max_batch_size": 64}),
     "--enable_attention_dp": ({}, {"enable_attention_dp": True}),
-    "--host 0.0.0.0 --port 8000 --max_num_tokens 4096 --trust_remote_code --backend pytorch --max_beam_width 1": ({}, {}),
+    "--host 0.0.0.0 --port 8000 --max_num_tokens 4096 --trust_remote_code --backend pytorch --max_beam_width 1": (
+        {},
+        {"max_num_tokens": 4096},
+    ),
 }
 
 

@@ -25,15 +25,25 @@ def test_arithmetic_adds_up() -> None:
     assert all(math.prod(factors) == product for factors, product in rows)
     totals = [int(printed.partition(" B ")[0].replace(",", "")) for _, printed in examples("tensorrt-llm")]
     products = [product for _, product in rows]
-    assert totals == [products[0], sum(products[1:])]
+    assert totals == [sum(products[:2]), products[2]]
 
 
 def test_equal_shares_of_40_gib() -> None:
-    question = {"max_attention_window": [128, 32_768], "sequences": 16}
+    question = {"max_attention_window": [128, 32_768], "sequences": 16, "use_kv_cache_manager_v2": "false"}
     found = ASKED.capacity(load("gpt-oss-120b"), 40 * GIB, 32_768, **question)
     assert (found.tokens, found.sliding_tokens, found.fits) == (524_288, 524_288, True)
     assert not ASKED.capacity(load("gpt-oss-120b"), 40 * GIB, 32_768, **question | {"sequences": 17}).fits
     assert 16 * 128 == 2048
+
+
+def test_one_pool_of_40_gib() -> None:
+    """18 layers x 2 x 8 x 64 x 2 B x 32 tokens; a sequence takes 1,024 blocks in full layers and 4 in the others."""
+    block = 18 * 2 * 8 * 64 * 2 * 32
+    found = ASKED.capacity(load("gpt-oss-120b"), 40 * GIB, 32_768, sequences=31)
+    assert (block, found.blocks, found.fits) == (1_179_648, 36 * GIB // block, True)
+    assert found.blocks == 32_768
+    assert 32_768 // (1024 + 4) == 31
+    assert not ASKED.capacity(load("gpt-oss-120b"), 40 * GIB, 32_768, sequences=32).fits
 
 
 def test_state_of_the_default_batch() -> None:

@@ -55,9 +55,9 @@ def test_shorter_and_fewer_fit_as_well(name: str, memory: int, context: int, seq
         assert fitting.admits(context, max(1, sequences // 2))
 
 
-@given(st.sampled_from(sorted(EVERY)), contexts, counts, st.sampled_from([1, 2]))
+@given(st.sampled_from(["deepseek", "glm", "gpt-oss", "llama"]), contexts, counts, st.sampled_from([1, 2]))
 def test_a_plan_fits_exactly_the_memory_that_it_takes(name: str, context: int, sequences: int, stages: int) -> None:
-    """With one pool, or pools divided by need, to the byte."""
+    """With one pool, to the byte: also where window layers take their blocks from it."""
     question = {"sequences": sequences, "pipeline_parallel": stages, "free_gpu_memory_fraction": 1.0}
     found = ASKED.plan(EVERY[name], context, **{key: value for key, value in question.items() if key != "free_gpu_memory_fraction"})
     assert ASKED.capacity(EVERY[name], found.per_device, context, **question).fits
