@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from kvcalc.core.plan import Capacity, Line, Plan
 from kvcalc.engines.base.engine import Engine, Fitting, context_messages
 from kvcalc.engines.tensorrt_llm.families import FAMILIES
-from kvcalc.engines.tensorrt_llm.first import first_capacity
+from kvcalc.engines.tensorrt_llm.first import first_capacity, first_left
 from kvcalc.engines.tensorrt_llm.layers import Part, Row, Stage
 from kvcalc.engines.tensorrt_llm.question import Case, Question, read_question
-from kvcalc.engines.tensorrt_llm.second import second_capacity
+from kvcalc.engines.tensorrt_llm.second import second_capacity, second_left
 from kvcalc.engines.tensorrt_llm.settings import SETTINGS, VERSION
 
 if TYPE_CHECKING:
@@ -96,10 +96,19 @@ class TensorRtFitting(Fitting):
 
     question: Question
 
+    @property
+    def grain(self) -> int:
+        """Tokens of a block."""
+        return self.question.block
+
+    def left(self, context: int, sequences: int) -> int:
+        """Blocks that stay free in the fullest pool."""
+        case = self.question.case(context, sequences, self.workload.shared_prefix)
+        return (second_left if self.question.second else first_left)(case, _budget(case, self.memory))
+
     def admits(self, context: int, sequences: int) -> bool:
         """That many sequences of that length fit."""
-        case = self.question.case(context, sequences, self.workload.shared_prefix)
-        return _capacity(case, self.memory).fits
+        return self.left(context, sequences) >= 0
 
     def capacity(self, context: int) -> Capacity:
         """The engine's own figures at that context."""
@@ -108,12 +117,15 @@ class TensorRtFitting(Fitting):
 
 def _capacity(case: Case, kv_memory: int) -> Capacity:
     """What the manager in charge makes of the memory that is free."""
-    args = case.question.args
-    budget = int(args["free_gpu_memory_fraction"] * kv_memory)
-    if args["max_gpu_total_bytes"] is not None:
-        budget = min(budget, args["max_gpu_total_bytes"])
-    found = second_capacity(case, budget) if case.question.second else first_capacity(case, budget)
+    found = (second_capacity if case.question.second else first_capacity)(case, _budget(case, kv_memory))
     return replace(found, notes=(*_share_notes(case), *found.notes))
+
+
+def _budget(case: Case, kv_memory: int) -> int:
+    """Bytes of the memory that is free which the cache may take."""
+    args = case.question.args
+    share = int(args["free_gpu_memory_fraction"] * kv_memory)
+    return share if args["max_gpu_total_bytes"] is None else min(share, args["max_gpu_total_bytes"])
 
 
 def _share_notes(case: Case) -> tuple[str, ...]:

@@ -28,11 +28,9 @@ def first_capacity(case: Case, budget: int) -> Capacity:
     """Blocks and tokens of `budget` bytes on each device, the fraction and the limits taken already."""
     question = case.question
     rooms = [_room(case, stage, budget) for stage in case.stages]
-    blocks = {window: max(0, _pool_tokens(case, window, rooms)) // question.block for window in case.windows}
+    blocks = _blocks(case, rooms)
     longest, shortest = case.windows[0], case.windows[-1]
-    fits = (
-        all(blocks[window] >= case.held(window, case.requests)[0] for window in blocks) and min(rooms) >= 0 and case.requests <= case.most
-    )
+    fits = _left(case, rooms, blocks) >= 0
     return Capacity(
         fits=fits,
         tokens=blocks[longest] * question.block,
@@ -44,6 +42,22 @@ def first_capacity(case: Case, budget: int) -> Capacity:
         notes=_pool_notes(case, blocks),
         warnings=_too_small(case, fits=fits, rooms=rooms),
     )
+
+
+def first_left(case: Case, budget: int) -> int:
+    """Blocks that stay free in the pool that is fullest; below 0 where the requests do not fit."""
+    rooms = [_room(case, stage, budget) for stage in case.stages]
+    return _left(case, rooms, _blocks(case, rooms))
+
+
+def _blocks(case: Case, rooms: list[int]) -> dict[int, int]:
+    return {window: max(0, _pool_tokens(case, window, rooms)) // case.question.block for window in case.windows}
+
+
+def _left(case: Case, rooms: list[int], blocks: Mapping[int, int]) -> int:
+    if case.requests > case.most or min(rooms) < 0:
+        return -1
+    return min(count - case.held(window, case.requests)[0] for window, count in blocks.items())
 
 
 def _room(case: Case, stage: Stage, budget: int) -> int:

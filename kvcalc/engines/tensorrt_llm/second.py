@@ -62,9 +62,9 @@ def second_capacity(case: Case, budget: int) -> Capacity:
     """Blocks and tokens of `budget` bytes on each device. Raises EngineRejectsError for settings that the engine refuses."""
     question = case.question
     block, longest, shortest = question.block, case.windows[0], case.windows[-1]
-    stocks = [_stock(case, stage, quota) for stage, quota in zip(case.stages, _quotas(case, budget), strict=True)]
+    stocks = _stocks(case, budget)
     blocks = min(found for stock in stocks if (found := stock.of(longest)) is not None)
-    fits = all(_holds(case, stock) for stock in stocks) and case.requests <= case.most
+    fits = _left(case, stocks) >= 0
     shared = any(longest in group.cycles and len(group.cycles) > 1 for stock in stocks for group in stock.groups)
     apart = len(case.windows) > 1 and not shared
     return Capacity(
@@ -77,6 +77,23 @@ def second_capacity(case: Case, budget: int) -> Capacity:
         state_slots=min((found for stock in stocks if (found := stock.of(STATE)) is not None), default=None),
         notes=_notes(case, stocks, shared=shared),
         warnings=() if fits else _too_small(case, stocks),
+    )
+
+
+def second_left(case: Case, budget: int) -> int:
+    """Slots that stay free in the pool that is fullest; below 0 where the requests do not fit. Raises what `second_capacity` raises."""
+    return _left(case, _stocks(case, budget))
+
+
+def _stocks(case: Case, budget: int) -> list[Stock]:
+    return [_stock(case, stage, quota) for stage, quota in zip(case.stages, _quotas(case, budget), strict=True)]
+
+
+def _left(case: Case, stocks: Sequence[Stock]) -> int:
+    if case.requests > case.most:
+        return -1
+    return min(
+        slots - _needed(case, group, case.requests) for stock in stocks for group, slots in zip(stock.groups, stock.slots, strict=True)
     )
 
 
@@ -236,10 +253,6 @@ def _given_ratio(groups: Sequence[Group], given: Sequence[str]) -> list[Fraction
 
 def _needed(case: Case, group: Group, requests: int) -> int:
     return sum(case.slots if cycle == STATE else case.held(cycle, requests)[0] for cycle in group.cycles)
-
-
-def _holds(case: Case, stock: Stock) -> bool:
-    return all(_needed(case, group, case.requests) <= slots for group, slots in zip(stock.groups, stock.slots, strict=True))
 
 
 def _longest(case: Case, stock: Stock, cycle: int) -> int | None:
