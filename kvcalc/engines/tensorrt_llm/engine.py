@@ -16,7 +16,7 @@ from kvcalc.engines.tensorrt_llm.families import FAMILIES
 from kvcalc.engines.tensorrt_llm.first import first_capacity, first_left
 from kvcalc.engines.tensorrt_llm.layers import Part, Row, Stage
 from kvcalc.engines.tensorrt_llm.question import Case, Question, read_question
-from kvcalc.engines.tensorrt_llm.second import second_capacity, second_left
+from kvcalc.engines.tensorrt_llm.second import second_capacity, second_least, second_left
 from kvcalc.engines.tensorrt_llm.settings import SETTINGS, VERSION
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class TensorRtLlm(Engine):
 
     def fitting(self, architecture: Architecture, workload: Workload, kv_memory: int) -> Fitting:
         """A memory to be asked again and again; the question is read once. Raises what `plan` raises."""
-        return TensorRtFitting(self, architecture, workload, kv_memory, self._question(architecture, workload))
+        return TensorRtFitting(self, architecture, workload, kv_memory, self._question(architecture, workload), kv_memory, {})
 
     def _question(self, architecture: Architecture, workload: Workload) -> Question:
         return read_question(architecture, workload, self.read_args(workload.engine_args))
@@ -92,9 +92,14 @@ class TensorRtLlm(Engine):
 
 @dataclass(frozen=True, slots=True)
 class TensorRtFitting(Fitting):
-    """A memory under a question that was read once."""
+    """A memory under a question that was read once.
+
+    given    the memory that was asked about: for another one, the least that holds a context is worked out once and kept in `least`
+    """
 
     question: Question
+    given: int
+    least: dict[tuple[int, int], int | None]
 
     @property
     def grain(self) -> int:
@@ -102,9 +107,18 @@ class TensorRtFitting(Fitting):
         return self.question.block
 
     def left(self, context: int, sequences: int) -> int:
-        """Blocks that stay free in the fullest pool."""
+        """Bytes or slots of the fullest pool that stay free."""
         case = self.question.case(context, sequences, self.workload.shared_prefix)
-        return (second_left if self.question.second else first_left)(case, _budget(case, self.memory))
+        budget = _budget(case, self.memory)
+        if not self.question.second:
+            return first_left(case, budget)
+        if self.memory == self.given:
+            return second_left(case, budget)
+        if (context, sequences) not in self.least:
+            planned = max(case.rank_bytes(stage, case.requests, case.slots) for stage in case.stages)
+            self.least[context, sequences] = second_least(case, planned)
+        least = self.least[context, sequences]
+        return -1 if least is None else budget - least
 
     def admits(self, context: int, sequences: int) -> bool:
         """That many sequences of that length fit."""

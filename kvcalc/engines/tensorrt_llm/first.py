@@ -28,9 +28,9 @@ def first_capacity(case: Case, budget: int) -> Capacity:
     """Blocks and tokens of `budget` bytes on each device, the fraction and the limits taken already."""
     question = case.question
     rooms = [_room(case, stage, budget) for stage in case.stages]
-    blocks = _blocks(case, rooms)
+    blocks = {window: max(0, _pool_tokens(case, window, rooms)) // question.block for window in case.windows}
     longest, shortest = case.windows[0], case.windows[-1]
-    fits = _left(case, rooms, blocks) >= 0
+    fits = first_left(case, budget) >= 0
     return Capacity(
         fits=fits,
         tokens=blocks[longest] * question.block,
@@ -45,19 +45,27 @@ def first_capacity(case: Case, budget: int) -> Capacity:
 
 
 def first_left(case: Case, budget: int) -> int:
-    """Blocks that stay free in the pool that is fullest; below 0 where the requests do not fit."""
-    rooms = [_room(case, stage, budget) for stage in case.stages]
-    return _left(case, rooms, _blocks(case, rooms))
+    """Bytes that stay free; below 0 where the requests do not fit."""
+    least = first_least(case)
+    return -1 if least is None else budget - least
 
 
-def _blocks(case: Case, rooms: list[int]) -> dict[int, int]:
-    return {window: max(0, _pool_tokens(case, window, rooms)) // case.question.block for window in case.windows}
-
-
-def _left(case: Case, rooms: list[int], blocks: Mapping[int, int]) -> int:
-    if case.requests > case.most or min(rooms) < 0:
-        return -1
-    return min(count - case.held(window, case.requests)[0] for window, count in blocks.items())
+def first_least(case: Case) -> int | None:
+    """The least budget that holds the requests; None where no budget does."""
+    if case.requests > case.most:
+        return None
+    block, found = case.question.block, 0
+    for stage in case.stages:
+        state = stage.part_bytes * case.reserved
+        pools, snapshot = len(stage.windows()), _snapshot(case, stage)
+        found = max(found, state)
+        for window in stage.windows():
+            price = stage.token_bytes(window) + (snapshot if pools == 1 else 0)
+            needed = pools * price * block * case.held(window, case.requests)[0]
+            if needed > _room(case, stage, state + needed):
+                return None
+            found = max(found, state + needed)
+    return found
 
 
 def _room(case: Case, stage: Stage, budget: int) -> int:

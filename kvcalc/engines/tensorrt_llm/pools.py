@@ -47,7 +47,11 @@ class Group(NamedTuple):
 
     def slots(self, grains: int, grain: int) -> int:
         """The most slots within so many grains."""
-        low, high = 0, grains * grain // max(self.slot) + 1
+        room, size = grains * grain, sum(self.slot)
+        if len(self.slot) == 1:
+            return room // size
+        # No pool wastes a whole grain: what is short of a grain for each of them always finds room.
+        low, high = max(0, room - len(self.slot) * grain) // size, room // size + 1
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if self.grains(middle, grain) <= grains else (low, middle)
@@ -117,12 +121,7 @@ def floor_slots(groups: Sequence[Group], batches: Sequence[Sequence[Reference]],
     return floors
 
 
-def ratio_of(groups: Sequence[Group], slots: Sequence[int], grain: int) -> list[Fraction]:
-    """The bytes of so many slots, each pool rounded up to grains."""
-    return [Fraction(group.grains(count, grain)) for group, count in zip(groups, slots, strict=True)]
-
-
-def divide(quota: int, grain: int, groups: Sequence[Group], ratio: Sequence[Fraction], floors: Sequence[int]) -> list[int]:
+def divide(quota: int, grain: int, groups: Sequence[Group], ratio: Sequence[int], floors: Sequence[int]) -> list[int]:
     """Slots of each group of `quota` bytes, rounded up to grains; zeros where not even the floors find room.
 
     Groups that the ratio leaves at their floor or below are given it, and the rest is divided anew over the others.
@@ -148,12 +147,18 @@ def divide(quota: int, grain: int, groups: Sequence[Group], ratio: Sequence[Frac
     return found
 
 
-def _shares(grains: int, groups: Sequence[Group], ratio: Sequence[Fraction], grain: int) -> list[int]:
+def _nearest(number: int, divisor: int) -> int:
+    """The quotient rounded to the nearest whole number, halves to the even one, as Python's round does."""
+    whole, rest = divmod(number, divisor)
+    return whole + (2 * rest > divisor or (2 * rest == divisor and whole % 2 == 1))
+
+
+def _shares(grains: int, groups: Sequence[Group], ratio: Sequence[int], grain: int) -> list[int]:
     """The slots of each group, the smallest share first; what a group cannot use goes to the next."""
     found = [0] * len(groups)
     order = sorted(range(len(groups)), key=lambda place: ratio[place])
     for at, place in enumerate(order):
         weight = sum(ratio[further] for further in order[at:])
-        found[place] = groups[place].slots(round(grains * ratio[place] / weight), grain)
+        found[place] = groups[place].slots(_nearest(grains * ratio[place], weight), grain)
         grains -= groups[place].grains(found[place], grain)
     return found

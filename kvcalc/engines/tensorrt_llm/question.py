@@ -23,6 +23,7 @@ from kvcalc.engines.tensorrt_llm import v4
 from kvcalc.engines.tensorrt_llm.families import FAMILIES, Family
 from kvcalc.engines.tensorrt_llm.formats import DS_MLA, cache_format, model_format
 from kvcalc.engines.tensorrt_llm.layers import LayerReader, Stage
+from kvcalc.engines.tensorrt_llm.pools import groups_of
 from kvcalc.engines.tensorrt_llm.releases import Release, read_release
 from kvcalc.engines.tensorrt_llm.settings import TOKENS_PER_BLOCK
 from kvcalc.engines.tensorrt_llm.states import read_parts
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.formats import Format
     from kvcalc.core.workload import Workload
+    from kvcalc.engines.tensorrt_llm.pools import Group
 
 #: Compute capability x 10 from which cards read NVFP4, and of the cards whose MLA kernels insist on their own blocks.
 BLACKWELL, HOPPER = 100, 90
@@ -52,6 +54,7 @@ class Question:
     ranks     tensor parallel ranks of a stage; `spread` of them hold each request
     windows   of each layer as given or taken from the model, before a context cuts them
     hybrid    recurrent state is kept beside the blocks; `dummies` slots of it for nobody
+    is_v4     rows are DeepSeek-V4's
     """
 
     architecture: Architecture
@@ -67,17 +70,21 @@ class Question:
     windows: tuple[int, ...]
     hybrid: bool
     notes: tuple[str, ...]
+    is_v4: bool
     _stages: dict[tuple[int, ...], tuple[Stage, ...]] = field(default_factory=dict)
+    _groups: dict[int, tuple[Group, ...]] = field(default_factory=dict)
 
     @property
     def dummies(self) -> int:
         """Slots of recurrent state for requests that pad a batch."""
         return 1 + int(self.args["enable_attention_dp"]) if self.hybrid else 0
 
-    @property
-    def is_v4(self) -> bool:
-        """Rows are DeepSeek-V4's."""
-        return v4.is_v4(self.architecture)
+    def groups(self, stage: Stage) -> tuple[Group, ...]:
+        """The second manager's pool groups of one of the stages."""
+        found = self._groups.get(id(stage))
+        if found is None:
+            found = self._groups[id(stage)] = groups_of(stage, self.block)
+        return found
 
     def case(self, context: int, sequences: int, shared_prefix: int = 0) -> Case:
         """The question at a context. Raises EngineRejectsError, UnsupportedArchitectureError."""
@@ -191,7 +198,8 @@ def read_question(architecture: Architecture, workload: Workload, args: Mapping[
     notes += [said] if said else []
     spread = 1 if args["enable_attention_dp"] else workload.tensor_parallel
     check_query_heads(architecture, spread)
-    if v4.is_v4(architecture):
+    is_v4 = v4.is_v4(architecture)
+    if is_v4:
         if args["max_attention_window"] is not None:
             raise EngineRejectsError("DeepSeek-V4 has windows of its own", "leave max_attention_window out")
         stored = v4.v4_format(stored, workload.kv_dtype, capability)
@@ -216,6 +224,7 @@ def read_question(architecture: Architecture, workload: Workload, args: Mapping[
         windows,
         hybrid,
         tuple(notes),
+        is_v4,
     )
 
 

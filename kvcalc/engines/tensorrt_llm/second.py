@@ -16,10 +16,12 @@ Source: TensorRT-LLM, _torch/pyexecutor/kv_cache/kv_cache_manager_v2.py and mamb
 from __future__ import annotations
 
 from fractions import Fraction
+from math import lcm
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcalc.core.errors import EngineRejectsError
 from kvcalc.core.plan import Capacity
+from kvcalc.engines.base.search import MOST_MEMORY, last_within
 from kvcalc.engines.tensorrt_llm.pools import (
     SMALLEST_GRAIN,
     STATE,
@@ -28,8 +30,6 @@ from kvcalc.engines.tensorrt_llm.pools import (
     divide,
     floor_slots,
     grain_of,
-    groups_of,
-    ratio_of,
 )
 
 if TYPE_CHECKING:
@@ -85,6 +85,16 @@ def second_left(case: Case, budget: int) -> int:
     return _left(case, _stocks(case, budget))
 
 
+def second_least(case: Case, planned: int) -> int | None:
+    """The least budget that holds the requests, looked for from `planned` on; None where none does. Raises what `second_capacity` raises."""
+    step = 1 if case.question.args["free_gpu_memory_fraction"] == 1 else SMALLEST_GRAIN
+    short = last_within(lambda steps: -1 - second_left(case, steps * step), MOST_MEMORY // step, first=max(2, planned // step)) or 0
+    if short >= MOST_MEMORY // step:
+        return None
+    # Grains of another size begin at a round number, in the middle of a step.
+    return short * step + 1 if second_left(case, short * step + 1) >= 0 else (short + 1) * step
+
+
 def _stocks(case: Case, budget: int) -> list[Stock]:
     return [_stock(case, stage, quota) for stage, quota in zip(case.stages, _quotas(case, budget), strict=True)]
 
@@ -103,11 +113,14 @@ def _left(case: Case, stocks: Sequence[Stock]) -> int:
 def _quotas(case: Case, budget: int) -> list[int]:
     """Bytes of each stage's pools."""
     args = case.question.args
-    resume = Fraction(str(args["max_util_for_resume"]))
     quotas = [budget] * len(case.stages)
+    alone = case.question.ranks * len(case.stages) == 1
+    if alone and args["max_tokens"] is None:
+        return quotas
+    resume = Fraction(str(args["max_util_for_resume"]))
     if args["max_tokens"] is not None:
         quotas = [min(budget, _up(Fraction(_token_bytes(case, stage, args["max_tokens"])) / resume)) for stage in case.stages]
-    if case.question.ranks * len(case.stages) == 1:
+    if alone:
         return quotas
     tokens = [
         found for stage, quota in zip(case.stages, quotas, strict=True) if (found := _tokens(case, stage, int(quota * resume))) is not None
@@ -177,7 +190,7 @@ def _up(value: Fraction) -> int:
 
 def _stock(case: Case, stage: Stage, quota: int) -> Stock:
     question = case.question
-    groups = groups_of(stage, question.block)
+    groups = question.groups(stage)
     # At 1, which the engine refuses, the memory is the pool itself, as a log prints it, and not what pools are cut from.
     grain = 1 if question.args["free_gpu_memory_fraction"] == 1 else grain_of(max(1, quota))
     if quota < 1 or quota < _least(case, stage) or -(-quota // grain) < sum(len(group.slot) for group in groups):
@@ -188,7 +201,7 @@ def _stock(case: Case, stage: Stage, quota: int) -> Stock:
         batches = []
     else:
         slots = batch_slots(groups, _reference(case, stage), question.block, scratch=question.is_v4)
-        ratio = ratio_of(groups, slots, grain)
+        ratio = [group.grains(count, grain) for group, count in zip(groups, slots, strict=True)]
     floors = floor_slots(groups, batches, question.block, scratch=question.is_v4)
     return Stock(stage, groups, tuple(divide(quota, grain, groups, ratio, floors)), quota)
 
@@ -238,14 +251,16 @@ def _floors(case: Case, stage: Stage) -> list[list[Reference]]:
     return found
 
 
-def _given_ratio(groups: Sequence[Group], given: Sequence[str]) -> list[Fraction]:
+def _given_ratio(groups: Sequence[Group], given: Sequence[str]) -> list[int]:
     cycles = sum(len(group.cycles) for group in groups)
     if len(given) != cycles:
         raise EngineRejectsError(
             f"pool_ratio has {len(given)} weights, and the model's layers come in {cycles} life cycles", f"give {cycles} weights, or none"
         )
-    weights = iter(Fraction(weight) for weight in given)
-    return [sum((next(weights) for _ in group.cycles), Fraction()) for group in groups]
+    exact = [Fraction(weight) for weight in given]
+    whole = lcm(*(weight.denominator for weight in exact))
+    weights = iter(int(weight * whole) for weight in exact)
+    return [sum(next(weights) for _ in group.cycles) for group in groups]
 
 
 # ── the verdict ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

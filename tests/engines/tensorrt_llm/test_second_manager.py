@@ -181,10 +181,7 @@ def test_the_most_slots_within_grains(sizes: list[int], grains: int) -> None:
 @given(_GROUPS, st.integers(0, 40 * GIB), st.integers(1, 8192), st.lists(st.integers(0, 50), min_size=3, max_size=3))
 def test_a_division_stays_within_the_memory_and_above_its_floors(groups: list[Group], quota: int, capacity: int, floors: list[int]) -> None:
     grain = grain_of(max(1, quota))
-    ratio = [
-        Fraction(group.grains(slots, grain))
-        for group, slots in zip(groups, batch_slots(groups, [Reference(1, capacity, 0)], 32), strict=True)
-    ]
+    ratio = [group.grains(slots, grain) for group, slots in zip(groups, batch_slots(groups, [Reference(1, capacity, 0)], 32), strict=True)]
     found = divide(quota, grain, groups, ratio, floors[: len(groups)])
     assert sum(group.grains(slots, grain) for group, slots in zip(groups, found, strict=True)) * grain < quota + grain
     assert not any(found) or all(slots >= floor for slots, floor in zip(found, floors, strict=False))
