@@ -37,7 +37,7 @@ class TensorRtLlm(Engine):
     version: ClassVar[str] = VERSION
     settings: ClassVar[tuple[Setting, ...]] = SETTINGS
 
-    def knows(self, family: str) -> bool:
+    def knows(self, family: str, class_name: str = "") -> bool:  # noqa: ARG002  no class has rules of its own
         """The family has a row."""
         return family in FAMILIES
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
+from kvcalc.core.errors import EngineRejectsError, UsageError
 from kvcalc.core.states import Chunked, Full, Latent, Recurrent, Sliding
-from kvcalc.core.units import clean
 from kvcalc.engines.base.engine import check_query_heads
+from kvcalc.engines.base.families import unknown_family
 from kvcalc.engines.ideal.engine import stages_of
 from kvcalc.engines.tensorrt_llm import v4
 from kvcalc.engines.tensorrt_llm.families import FAMILIES, Family
@@ -181,10 +181,7 @@ def read_question(architecture: Architecture, workload: Workload, args: Mapping[
     """Everything but the context and the sequences. Raises EngineRejectsError, UnsupportedArchitectureError, UsageError."""
     family = FAMILIES.get(architecture.family)
     if family is None:
-        raise UnsupportedArchitectureError(
-            f"kvcalc knows nothing of TensorRT-LLM's cache of the family {clean(architecture.family, 60)}",
-            "ask ideal, or an engine that serves it",
-        )
+        raise unknown_family("tensorrt-llm", architecture)
     if not 0 < args["free_gpu_memory_fraction"] <= 1:
         raise UsageError(f"free_gpu_memory_fraction {args['free_gpu_memory_fraction']:g} is not a share of the memory", "write it like 0.9")
     if workload.decode_context_parallel > 1:
