@@ -1,4 +1,4 @@
-"""Write kvcalc/sources/families/class_defaults.json: what a config.json leaves to the config class of its model_type.
+"""Write kvcalc/sources/hf/families/class_defaults.json: what a config.json leaves to the config class of its model_type.
 
     python tools/generate_class_defaults.py          needs transformers 5.24; needs no torch and no network
 
@@ -25,9 +25,9 @@ import transformers
 from transformers import CONFIG_MAPPING
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
-FAMILIES = Path(__file__).parent.parent / "kvcalc" / "sources" / "families"
+FAMILIES = Path(__file__).parent.parent / "kvcalc" / "sources" / "hf" / "families"
 
-#: Fields that can change a layer's states, and nothing else.
+#: Fields that can change a layer's states or the memory beside a cache, and nothing else.
 FIELDS = re.compile(
     r"""
     num_hidden_layers|n_layers?|num_layers|decoder_layers|num_decoder_layers|decoder_num_hidden_layers|num_blocks|num_layers_per_stack
@@ -52,7 +52,7 @@ FIELDS = re.compile(
     |n_input_layers|n_recurrent_layers|n_output_layers|n_recurrent_loops|recurrent_kv_cache_mode|H_cycles|L_cycles
     |loop_.*|max_source_positions|max_position_embeddings|n_positions|n_ctx|max_seq_len|max_target_positions
     |num_nextn_predict_layers|num_mtp_layers|mtp_.*layer_types|mtp_local_layer_ids|mtp_layers_block_type
-    |layers|attention_heads|embed_dim|dim_head|d_head|context_length|is_encoder_decoder
+    |layers|attention_heads|embed_dim|dim_head|d_head|context_length|is_encoder_decoder|encoder_layers|vocab_size
     """,
     re.VERBOSE,
 )

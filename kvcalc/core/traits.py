@@ -68,6 +68,8 @@ class Traits(Value):
     cache_windows: Annotated[NaturalInt | tuple[NaturalInt, ...], Either("a whole number, or a list with one for each layer")] | None = None
     longest_dense_prefill: NaturalInt | None = None
     soft_prompt: NaturalInt | None = None
+    # beside the cache
+    vocab_size: NaturalInt | None = None
     # the wrapper and the checkpoint
     outer_model_type: str | None = None
     is_multimodal: Flag | None = None

@@ -219,7 +219,7 @@ def introduction(fields: Mapping[str, str]) -> Architecture:
         layout = read(Layout, {"pattern": ("full",), "count": sizes["layers"], "states": {"full": (state,)}})
     except ValueError:
         raise UsageError(f"--set layers: {sizes['layers']:,} is out of range", "no model has so many layers") from None
-    base = Architecture(id="introduction", family="introduction", dtype="bf16", hidden_dim=heads * width, layers=layout)
+    base = Architecture(id="introduction", family="llama", dtype="bf16", hidden_dim=heads * width, layers=layout)
     rest = {key: value for key, value in fields.items() if key not in INTRODUCTION}
     changed = override(base, rest) if rest else base
     said = (f"geometry: {sizes['layers']} layers, {heads} heads x {width}, 2 bytes an element",)

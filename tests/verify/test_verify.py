@@ -11,7 +11,7 @@ import pytest
 
 from kvcalc.core.architecture import Architecture, Source
 from kvcalc.core.errors import EngineRejectsError, InvalidConfigError, UnsupportedArchitectureError, UsageError
-from kvcalc.engines.transformers import quirks
+from kvcalc.engines.transformers import families
 from kvcalc.sources import load
 from kvcalc.sources.catalogue import read_mapping
 from kvcalc.sources.hf import hub
@@ -227,7 +227,7 @@ def test_a_wrong_rule_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     config |= {"num_attention_heads": 6, "num_key_value_heads": 3, "layer_types": ["conv", "full_attention"], "conv_L_cache": 3}
     assert verify({"hf_config": config}).equal
-    monkeypatch.setitem(quirks.QUIRKS, "lfm2", quirks.Quirk(extra_columns=0))
+    monkeypatch.setitem(families.FAMILIES, "lfm2", families.Quirk(extra_columns=0))
     found = verify({"hf_config": config})
     assert not found.equal
     assert [row.difference for row in found.rows] == [-48 * 2, 0]

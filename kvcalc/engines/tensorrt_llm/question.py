@@ -258,7 +258,7 @@ def _block(architecture: Architecture, asked: int | None, capability: int | None
     if capability == HOPPER and FLASH_MLA_WIDTH in latents:
         notes.append(f"tokens_per_block is {FLASH_MLA_BLOCK} for FlashMLA on this card, whatever was asked for")
         return FLASH_MLA_BLOCK
-    if asked is None and architecture.traits.get("outer_model_type") == _KIMI_K3:
+    if asked is None and architecture.traits.outer_model_type == _KIMI_K3:
         return FLASH_MLA_BLOCK
     return TOKENS_PER_BLOCK if asked is None else asked
 

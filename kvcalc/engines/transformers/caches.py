@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.errors import EngineRejectsError
 from kvcalc.core.units import clean
+from kvcalc.engines.transformers.paged import read_paged
 from kvcalc.engines.transformers.quantized import read_quantizer
 from kvcalc.engines.transformers.stores import ITEM, Plain, Quantised
 from kvcalc.engines.transformers.tensors import INT64, Rows
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
 
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.states import State
+    from kvcalc.engines.transformers.paged import Paged
     from kvcalc.engines.transformers.stores import Store
     from kvcalc.engines.transformers.tensors import CacheTensor
 
+#: The release whose paged cache was read.
+PAGED_SINCE = (5, 24)
 #: The states of `full_attention` layers, the only ones that the quantized cache takes.
 _QUANTIZABLE = ("full", "latent")
 #: Model classes that make a cache of their own and take no other (`_supports_default_dynamic_cache`).
@@ -39,6 +43,7 @@ class Ask:
     context: int
     sequences: int
     notes: list[str]
+    warnings: list[str]
 
     @property
     def steps(self) -> int:
@@ -124,5 +129,15 @@ def _refuse_own_cache(ask: Ask) -> None:
         raise ask.reject("its model class makes a cache of its own")
 
 
+def paged(ask: Ask) -> Paged:
+    """`PagedAttentionCache` of `generate_batch`. Raises EngineRejectsError, UnsupportedArchitectureError, UsageError."""
+    if ask.version < PAGED_SINCE:
+        raise EngineRejectsError("kvcalc knows the paged cache of transformers 5.24 only", "ask for version=5.24")
+    found = read_paged(ask.architecture, ask.model_type, ask.args)
+    if ask.sequences > found.settings["max_requests_per_batch"]:
+        ask.notes.append(f"max_requests_per_batch lets {found.settings['max_requests_per_batch']:,} requests run at once")
+    return found
+
+
 #: By the words of `cache_implementation`.
-CACHES: dict[str, Callable[[Ask], Store]] = {"dynamic": dynamic, "static": static, "quantized": quantized}
+CACHES: dict[str, Callable[[Ask], Store]] = {"dynamic": dynamic, "static": static, "quantized": quantized, "paged": paged}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kvcalc.core.errors import EngineRejectsError
 from kvcalc.core.states.base import CACHE, MODEL
-from kvcalc.engines.transformers.quirks import FP32, Quirk
+from kvcalc.engines.transformers.families import FP32, Quirk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvcalc.engines.transformers.quirks import FOREIGN
+from kvcalc.engines.transformers.families import FOREIGN
 from kvcalc.sources.hf.families.index import INDEX
 from kvcalc.verify import verify
 

@@ -30,8 +30,10 @@ from kvcalc.core.states import (
 )
 from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
-from kvcalc.engines.transformers.quirks import CACHELESS, FOREIGN, OTHERWISE, QUIRKS
+from kvcalc.engines.transformers import Transformers
+from kvcalc.engines.transformers.families import CACHELESS, FAMILIES, FOREIGN, OTHERWISE
 from kvcalc.engines.transformers.tensors import Rows
+from kvcalc.sources.hf.families.index import INDEX
 from kvcalc.sources.schema import read
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def model(*layers: State | tuple[State, ...], count: int | None = None, **fields
     names = [f"s{n}" for n in range(len(layers))]
     states = {name: list(kept) if isinstance(kept, tuple) else [kept] for name, kept in zip(names, layers, strict=True)}
     layout = read(Layout, {"pattern": names, "count": count or len(layers), "states": states})
-    return read(Architecture, {"id": "m", "family": "test", "dtype": "bfloat16", "layers": layout} | fields)
+    return read(Architecture, {"id": "m", "family": "llama", "dtype": "bfloat16", "layers": layout} | fields)
 
 
 def plan(architecture: Architecture, context: int | None = 100, args: dict[str, Any] | None = None, **question: Any) -> Plan:
@@ -329,8 +331,14 @@ def test_families_without_a_class_are_refused(family: str) -> None:
         plan(model(GQA, family=family), 10)
 
 
-def test_the_tables_do_not_contradict_each_other() -> None:
-    assert not QUIRKS.keys() & (FOREIGN | CACHELESS | OTHERWISE.keys())
+def test_every_family_has_a_row_or_is_refused() -> None:
+    rows = FAMILIES.keys() | CACHELESS
+    assert not FAMILIES.keys() & (FOREIGN | CACHELESS | OTHERWISE.keys())
+    assert rows | FOREIGN | OTHERWISE.keys() >= INDEX.keys()
+    assert rows <= INDEX.keys()
+    assert {family for family in INDEX if Transformers().knows(family)} == rows
+    with pytest.raises(UnsupportedArchitectureError, match="no rule of transformers for model_type 'zzz'"):
+        plan(model(GQA, family="zzz"), 10)
 
 
 def test_the_context_defaults_to_the_models_maximum() -> None:

@@ -26,7 +26,7 @@ TOKEN = 2 * 2 * 128 * 2
 def model(*layers: State | tuple[State, ...], **fields: object) -> Architecture:
     states = {f"s{n}": list(kept) if isinstance(kept, tuple) else [kept] for n, kept in enumerate(layers)}
     layout = read(Layout, {"pattern": list(states), "count": len(layers), "states": states})
-    return read(Architecture, {"id": "m", "family": "test", "dtype": "bfloat16", "layers": layout} | fields)
+    return read(Architecture, {"id": "m", "family": "llama", "dtype": "bfloat16", "layers": layout} | fields)
 
 
 def static(architecture: Architecture, context: int, length: int | None = None, **question: Any) -> Plan:

@@ -101,7 +101,7 @@ def test_a_wrapper_may_keep_the_language_model_at_its_own_level() -> None:
     )
     assert found.family == "qwen2_vl_text"
     assert found.states == {Full(kv_heads=4, head_dim=128, query_heads=28): 28}
-    assert found.traits.given() == {"outer_model_type": "qwen2_vl", "is_multimodal": True}
+    assert found.traits.given() == {"outer_model_type": "qwen2_vl", "is_multimodal": True, "vocab_size": 152_064}
 
 
 @pytest.mark.parametrize(
@@ -160,6 +160,7 @@ def test_traits_carry_what_engines_need_under_the_configs_own_names() -> None:
         "num_local_experts": 8,
         "quantization": "modelopt",
         "kv_cache_quant_algo": "FP8",
+        "vocab_size": 32_000,
     }
     assert found.layers.count == 32
     assert found.draft is not None

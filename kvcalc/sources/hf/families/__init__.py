@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _BEARING = re.compile(
     r"layer|head|hidden_size|n_embd|d_model|window|chunk|rank|index|state|conv|mamba|ssm|linear|pattern|compress|kv|block"
 )
+#: Facts that decide what lies beside a cache, which the class says where the file is silent.
+_BESIDE = ("encoder_layers", "vocab_size")
 #: How many of them a refusal names.
 _NAMED = 24
 
@@ -106,6 +108,7 @@ def _class_traits(config: Config, layers: Layers) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if "is_encoder_decoder" not in config.raw and config.defaults.get("is_encoder_decoder"):
         found["is_encoder_decoder"] = True
+    found |= {name: config.defaults[name] for name in _BESIDE if name not in config.raw and name in config.defaults}
     # Families of windows have said what the words mean to them.
     if not has_layer_types(config.model_type) and INDEX[config.model_type][0] != "windows":
         windows = cache_windows(config, len(layers.order))

@@ -48,6 +48,7 @@ TRAITS = (
     "encoder_layers",
     "index_kpool_compress",
     "use_mla_nope",
+    "vocab_size",
 )
 
 #: Parts of a wrapper that make it multimodal.
