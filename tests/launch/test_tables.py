@@ -17,4 +17,4 @@ def test_a_flag_stands_in_one_table(engine: str) -> None:
     assert set().union(*tables.values()) <= set(module._FLAGS)
     for name, flag in module._FLAGS.items():
         assert name.startswith("-")
-        assert flag.takes in ("nothing", "one", "many", "maybe", "mapping")
+        assert flag.takes in ("nothing", "one", "many", "maybe", "word", "mapping")

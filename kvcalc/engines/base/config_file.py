@@ -64,7 +64,9 @@ def _words(value: dict[str, Any], syntax: Syntax, prefix: str = "--") -> list[st
         flag = syntax.flags.get(syntax.spell(word)[0])
         if flag is not None and flag.takes == "nothing" and isinstance(item, str) and item.lower() in (*_TRUE, *_FALSE):
             item = item.lower() in _TRUE  # noqa: PLW2901  what YAML 1.1 makes of it
-        if item is True:
+        if flag is not None and flag.takes == "word" and isinstance(item, bool):
+            found += [word, str(item).lower()]
+        elif item is True:
             found.append(word)
         elif item is False:
             off = syntax.spell(f"--no-{key}")

@@ -36,7 +36,8 @@ class Flag(NamedTuple):
     """One flag.
 
     name    its first spelling
-    takes   "nothing", "one" value, "many" (all up to the next flag), "maybe" one; "mapping" in a file, further flags
+    takes   "nothing", "one" value, "many" (all up to the next flag), "maybe" one; a "word" that may be a truth value in a file;
+            "mapping" in a file, further flags
     """
 
     name: str

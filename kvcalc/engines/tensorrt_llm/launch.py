@@ -31,6 +31,19 @@ from kvcalc.engines.base.reading import Reading, name, whole
 if TYPE_CHECKING:
     from kvcalc.engines.base.launcher import Found
 
+#: Requests at once where the command says none (trtllm-serve's max_batch_size).
+DEFAULT_BATCH = 2048
+#: Kinds of sparse attention whose caches kvcalc plans by the model's family, and one that changes no cache.
+_KNOWN_SPARSE = ("dsa", "deepseek_v4", "skip_softmax")
+
+
+def _sparse(reading: Reading, flag: str, value: str) -> None:
+    """`sparse_attention_config: {algorithm: …}`. Raises UsageError for a kind that keeps a cache of its own."""
+    del reading
+    if str(value).lower() not in _KNOWN_SPARSE:
+        raise UsageError(f"{flag} keeps another cache, and kvcalc has no rule for that", "it knows " + ", ".join(_KNOWN_SPARSE))
+
+
 _TRANSLATED = {
     **values(keeps("revision", name), "--revision/--hf_revision"),
     **values(asks("context", whole), "--max_seq_len"),
@@ -38,7 +51,11 @@ _TRANSLATED = {
     **values(asks("tensor_parallel", whole), "--tensor_parallel_size/--tp_size"),
     **values(asks("pipeline_parallel", whole), "--pipeline_parallel_size/--pp_size"),
 }
-_SETTINGS = settings("tensorrt-llm", shorts={"free_gpu_memory_fraction": "--kv_cache_free_gpu_memory_fraction"}, joint="_")
+_SETTINGS = settings(
+    "tensorrt-llm", shorts={"free_gpu_memory_fraction": "--kv_cache_free_gpu_memory_fraction"}, without=("version",), joint="_"
+)
+_MANAGER = "--use_kv_cache_manager_v2"
+_SETTINGS[_MANAGER] = _SETTINGS[_MANAGER]._replace(takes="word")
 _REFUSED = {
     **values(refused("names more than one file"), "--config/--extra_llm_api_options"),
     **values(refused("starts a backend with other rules", unless=("pytorch",)), "--backend"),
@@ -58,13 +75,36 @@ _FILE = {
     **mappings(IDLE, _CACHE),
     **values(asks("kv_dtype", name), f"{_CACHE}.dtype"),
     **{f"{_CACHE}.{setting}": _SETTINGS[f"--{setting}"] for setting in
-       ("free_gpu_memory_fraction", "tokens_per_block", "max_attention_window", "max_tokens", "mamba_ssm_cache_dtype")},
+       ("free_gpu_memory_fraction", "tokens_per_block", "max_attention_window", "max_tokens", "mamba_ssm_cache_dtype",
+        "use_kv_cache_manager_v2", "max_gpu_total_bytes", "avg_seq_len", "pool_ratio", "max_util_for_resume", "mamba_state_cache_interval")},
+    **mappings(IDLE, f"{_CACHE}.mamba_state_config"),
+    f"{_CACHE}.mamba_state_config.periodic_snapshot_interval": _SETTINGS["--mamba_state_cache_interval"],
+    **values(doubted("keeps recurrent state of every request at further places, which kvcalc does not count"), f"""
+        {_CACHE}.mamba_state_config.additional_snapshot_offsets_from_start {_CACHE}.mamba_state_config.additional_snapshot_offsets_from_end
+    """),
     **values(doubted("adds a tier of the cache in host memory"), f"{_CACHE}.host_cache_size"),
-    **values(refused("divides a card in another way"), f"{_CACHE}.max_gpu_total_bytes"),
+    **values(doubted("changes what kvcalc counts of the cache, and was not read"), f"""
+        {_CACHE}.sink_token_length {_CACHE}.cross_kv_cache_fraction {_CACHE}.fp8_context_mla_kv_len_cap {_CACHE}.kv_cache_compression_config
+        --multimodal_config --dkv_config
+    """),
+    **switches(doubted("changes how the second cache manager divides memory, and was not read"), f"""
+        {_CACHE}.enable_swa_scratch_reuse {_CACHE}.enable_kv_pool_rebalance
+    """),
+    **values(refused("cuts the pipeline's stages"), "--pp_partition"),
+    **values(refused("splits attention over contexts"), "--cp_config"),
+    **values(IDLE, f"""
+        {_CACHE}.disk_cache_size {_CACHE}.disk_cache_path {_CACHE}.disk_prefetch_num_reqs {_CACHE}.block_reuse_config
+        {_CACHE}.kv_events_config {_CACHE}.kv_cache_event_hash_algo {_CACHE}.iteration_stats_interval
+    """),
     **switches(IDLE, f"{_CACHE}.enable_block_reuse {_CACHE}.enable_partial_reuse {_CACHE}.copy_on_partial_reuse {_CACHE}.onboard_blocks"),
     **values(IDLE, f"{_CACHE}.event_buffer_max_size {_CACHE}.secondary_offload_min_priority {_CACHE}.attention_dp_events_gather_period_ms"),
     **values(refused("speculates"), "--speculative_config"),
-    **values(refused("keeps another cache"), "--sparse_attention_config --cache_transceiver_config --kv_connector_config"),
+    **mappings(IDLE, "--sparse_attention_config"),
+    **values(_sparse, "--sparse_attention_config.algorithm"),
+    **values(IDLE, """
+        --sparse_attention_config.index_topk --sparse_attention_config.index_head_dim --sparse_attention_config.index_n_heads
+    """),
+    **values(refused("keeps another cache"), "--cache_transceiver_config --kv_connector_config"),
     **values(weights("names how the weights are quantised"), "--quant_config"),
     **values(weights("keeps adapters in the memory of the card"), "--lora_config --peft_cache_config"),
     **values(IDLE, """
@@ -100,4 +140,7 @@ def read(found: Found) -> Reading:
     given = go_through(words, _SYNTAX, positionals=1)
     reading = Reading("tensorrt-llm", words=_WORDS)
     apply(given, reading)
+    if "max_batch_size" not in reading.settings:
+        reading.settings["max_batch_size"] = DEFAULT_BATCH
+        reading.implied.add("max_batch_size")
     return reading

@@ -30,7 +30,7 @@ from kvcalc.core.states import (
 )
 from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
-from kvcalc.engines.transformers import Transformers
+from kvcalc.engines.transformers.engine import Transformers
 from kvcalc.engines.transformers.families import CACHELESS, FAMILIES, FOREIGN, OTHERWISE
 from kvcalc.engines.transformers.tensors import Rows
 from kvcalc.sources.hf.families.index import INDEX

@@ -16,7 +16,7 @@ from vllm_models import deepseek_v3, llama, model, qwen3_next, uniform
 from kvcalc.core.errors import EngineRejectsError, UsageError
 from kvcalc.core.states import Full, Sliding
 from kvcalc.core.workload import Workload
-from kvcalc.engines.transformers import Transformers
+from kvcalc.engines.transformers.engine import Transformers
 from kvcalc.questions.fit import fit
 from kvcalc.questions.request import parse_request
 from kvcalc.sources.hf.families import read_family
