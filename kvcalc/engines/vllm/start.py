@@ -167,7 +167,7 @@ def _check_parallel(architecture: Architecture, workload: Workload) -> None:
                 f"vLLM refuses: tensor parallel size {tp} does not divide the {query} attention heads", f"a divisor of {query}"
             )
         if dcp > 1:
-            _check_context_parallel(state, tp, dcp)
+            _check_context_parallel(state, architecture.family, tp, dcp)
 
 
 def _check_sharing(architecture: Architecture, stages: int) -> None:
@@ -183,21 +183,27 @@ def _check_sharing(architecture: Architecture, stages: int) -> None:
                 )
 
 
-def _check_context_parallel(state: Any, tp: int, dcp: int) -> None:
-    """Decode context parallelism spreads tokens over ranks that hold the same heads: there have to be that many."""
+def _check_context_parallel(state: Any, family: str, tp: int, dcp: int) -> None:
+    """Decode context parallelism spreads tokens over ranks that hold the same heads: there have to be that many (config/model.py).
+
+    A latent row stands on every rank; latents of a family without MLA are stored as the K and V of every query head.
+    """
     if state.kind in ("sliding", "chunked") or getattr(state, "window", None):
         raise EngineRejectsError("vLLM refuses decode context parallelism with sliding windows", "leave decode_context_parallel at 1")
-    if state.kind != "full":
+    if state.kind not in ("full", "latent") or is_mla(state, family):
         return
-    copies = tp // state.kv_heads
+    heads = state.kv_heads if state.kind == "full" else state.query_heads
+    if not heads:
+        return
+    copies = tp // heads
     if copies < dcp:
         raise EngineRejectsError(
-            f"vLLM refuses decode context parallel size {dcp}: tensor parallel size {tp} holds {max(1, copies)} copies of the {state.kv_heads} KV heads",
-            f"a tensor parallel size of at least {state.kv_heads * dcp}",
+            f"vLLM refuses decode context parallel size {dcp}: tensor parallel size {tp} holds {max(1, copies)} copies of the {heads} KV heads",
+            f"a tensor parallel size of at least {heads * dcp}",
         )
-    if state.query_heads and state.query_heads // state.kv_heads % dcp:
+    if state.query_heads and state.query_heads // heads % dcp:
         raise EngineRejectsError(
-            f"vLLM refuses decode context parallel size {dcp}: it does not divide the {state.query_heads // state.kv_heads} query heads a KV head"
+            f"vLLM refuses decode context parallel size {dcp}: it does not divide the {state.query_heads // heads} query heads a KV head"
         )
 
 
