@@ -11,51 +11,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.formats import get_format
-from kvcalc.engines.vllm import backends, compressed, dtypes, selection
+from kvcalc.engines.vllm import backends, dtypes, selection
+from kvcalc.engines.vllm.families import IMAGE_WRAPPERS, Caches, family_of
 
 if TYPE_CHECKING:
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.states import State
     from kvcalc.engines.vllm.start import Kind, Start
 
-#: Families whose latents vLLM stores as one row of all heads; others with such fields run as ordinary attention (model_arch_config_convertor.py).
-MLA_FAMILIES = frozenset(
-    [
-        "axk1",
-        "bailing_hybrid",
-        "deepseek_v2",
-        "deepseek_v3",
-        "deepseek_v32",
-        "deepseek_v41_text",
-        "dots3_note_text",
-        "glm4_moe_lite",
-        "glm5_next_text",
-        "glm_moe_dsa",
-        "hy_v4",
-        "kimi_k2",
-        "kimi_linear",
-        "longcat_flash",
-        "pangu_ultra_moe",
-    ]
-)
-#: Families without MLA whose index keys vLLM keeps.
-INDEX_FAMILIES = frozenset({compressed.FAMILY, "minimax_m3", "minimax_m3_text", "minimax_m3_vl_text", "qwen4_exp_text"})
-#: Families with attention sinks, and what a config says where only its window layers have them.
-SINK_FAMILIES = frozenset({"gpt_oss", "granite_swa", "granitemoe_swa", "openai_privacy_filter"})
+#: What a config says where only its window layers have attention sinks.
 WINDOW_SINKS = ("add_swa_attention_sink_bias", "swa_attention_sink_enabled")
-#: Families that name their kernel themselves where K and V differ in width (models/mimo_v2.py).
-UNEVEN_FAMILIES = frozenset({"mimo_v2", "mimo_v2_flash"})
-#: Families whose model runs on one attention backend only.
-ONLY_BACKEND = {"flint": "FLASHINFER"}
-#: Wrappers whose image tokens see each other (is_mm_prefix_lm); Gemma 4 says so in its config.
-MM_PREFIX_WRAPPERS = frozenset({"bagel", "gemma3", "molmo2", "moondream3", "paligemma"})
-MM_PREFIX_FAMILIES = frozenset({"gemma4_text", "gemma4_unified_text", "diffusion_gemma_text"})
 #: Bytes of a packed row of sparse MLA, whatever the widths (mla_attention.py).
 PACKED_ROWS = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
 _SKIPPED = ("shared", "none")
-#: The family whose convolutions are pages of their layer's attention (own/inkling.py).
-_CONVOLVED = "inkling_text"
-#: States of fixed size without a cache: past token ids come from the request, and the Transformers backend keeps none (own/zaya.py).
+#: States of fixed size without a cache: past token ids come from the request, and the Transformers backend keeps none (family_caches/zaya.py).
 _WITHOUT_CACHE = ("ngram_ids", "cca_conv", "cca_value")
 
 
@@ -66,11 +35,12 @@ def kept_states(architecture: Architecture) -> list[State]:
 
 def is_kept(state: State, family: str) -> bool:
     """Whether vLLM keeps a cache for this state; index keys only where its model reads them."""
-    if state.kind == "short_conv" and family == _CONVOLVED:
-        return False
+    row = family_of(family)
+    if state.kind == "short_conv" and row.caches is Caches.INKLING:
+        return False  # pages of its layer's attention (family_caches/inkling.py)
     if state.kind == "fixed":
         return getattr(state, "name", "") not in _WITHOUT_CACHE
-    return state.kind not in _SKIPPED and (state.kind != "index" or family in MLA_FAMILIES or family in INDEX_FAMILIES)
+    return state.kind not in _SKIPPED and (state.kind != "index" or row.mla or row.index_keys)
 
 
 class Heads(NamedTuple):
@@ -90,7 +60,7 @@ def rank_heads(kv_heads: int, tp: int) -> int:
 
 def is_mla(state: State, family: str) -> bool:
     """The state is stored as one latent row."""
-    return state.kind == "latent" and family in MLA_FAMILIES
+    return state.kind == "latent" and family_of(family).mla
 
 
 def heads_of(state: Any, start: Start) -> Heads:
@@ -128,14 +98,14 @@ def is_attention(state: State) -> bool:
 def _uses_mm_prefix(start: Start) -> bool:
     traits = start.architecture.traits
     outer = traits.outer_model_type
-    if outer in MM_PREFIX_WRAPPERS:
+    if outer in IMAGE_WRAPPERS:
         return True
-    return outer is not None and start.family in MM_PREFIX_FAMILIES and traits.use_bidirectional_attention == "vision"
+    return outer is not None and start.row.sees_images and traits.use_bidirectional_attention == "vision"
 
 
 def _has_sinks(state: State, start: Start) -> bool:
     traits = start.architecture.traits
-    if start.family in SINK_FAMILIES:
+    if start.row.sinks:
         return traits.attention_sinks is not False
     return state.kind == "sliding" and any(traits.get(name) is True for name in WINDOW_SINKS)
 
@@ -186,12 +156,12 @@ def choose(kind: Kind, start: Start) -> Choice | None:
     if kind.state.kind == "chunked" and kind.dtype == dtypes.AUTO and start.cache.startswith("turboquant_"):
         raise EngineRejectsError(f"vLLM refuses a cache of {start.cache} for chunked layers that keep the model's type", "choose fp8")
     ask = ask_of(kind, start)
-    if start.family in UNEVEN_FAMILIES and ask.value_size != ask.head_size:
+    if start.row.uneven and ask.value_size != ask.head_size:
         return Choice(selection.uneven_backend(ask), ask, kind.dtype)
     backend = selection.select_backend(ask, start.args["attention_backend"])
-    if backend.name != ONLY_BACKEND.get(start.family, backend.name):
+    if start.row.backend not in ("", backend.name):
         raise EngineRejectsError(
-            f"vLLM refuses {start.family} without {ONLY_BACKEND[start.family]} attention, and here chooses {backend.name}",
+            f"vLLM refuses {start.family} without {start.row.backend} attention, and here chooses {backend.name}",
             "a Blackwell GPU",
         )
     return Choice(backend, ask, _packed_dtype(backend, kind.dtype))

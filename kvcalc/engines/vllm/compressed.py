@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from kvcalc.core.states import State
 
-FAMILY = "deepseek_v4"
 #: Tokens per block, and the only size that the kernels read.
 BLOCK = 256
 WINDOW_BLOCK = 64

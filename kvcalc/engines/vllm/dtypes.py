@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kvcalc.core.errors import EngineRejectsError, UsageError, nearest
 from kvcalc.core.formats import ALIASES, FORMATS, one_format
 from kvcalc.core.units import clean
+from kvcalc.engines.vllm.families import family_of
 
 if TYPE_CHECKING:
     from kvcalc.core.architecture import Architecture
@@ -39,12 +40,8 @@ CACHE_DTYPES: dict[str, str] = {
 #: Formats that only other hardware reads.
 ROCM_ONLY = ("ultraquant_4bit", "octave_k3v4", "octave_k3v3", "octave_k3v3_compact")
 
-#: Families whose `auto` is fp8 on datacenter Blackwell (model_executor/models/config.py).
-FP8_ON_BLACKWELL = frozenset({"glm5_next_text", "glm_moe_dsa"})
+#: Compute capability x 10 of datacenter Blackwell.
 _BLACKWELL = range(100, 110)
-
-#: Families whose layers never hear of `--kv-cache-dtype` (models/falcon.py).
-DEAF = frozenset({"falcon"})
 
 #: ModelOpt's names of cache formats (utils/torch_utils.py, MODELOPT_TO_VLLM_KV_CACHE_DTYPE_MAP).
 _MODELOPT = {"fp8": "fp8_e4m3", "nvfp4": "nvfp4"}
@@ -65,7 +62,7 @@ def model_dtype(architecture: Architecture) -> tuple[str, str | None]:
 def cache_dtype(asked: str, architecture: Architecture, own: str, capability: int, *, mla: bool = False) -> tuple[str, str | None]:
     """The flag in force, and the sentence that says where it comes from; `mla`: all attention is. Raises UsageError, EngineRejectsError."""
     found, note = _flag(asked, architecture, own, capability, mla=mla)
-    if architecture.family in DEAF and found != AUTO:
+    if family_of(architecture.family).deaf and found != AUTO:
         return AUTO, f"vLLM keeps the cache of {architecture.family} in the model's type, whatever the flag or the checkpoint says"
     return found, note
 
@@ -76,7 +73,7 @@ def _flag(asked: str, architecture: Architecture, own: str, capability: int, *, 
         found = _checkpoint_word(architecture.traits, mla=mla)
         if found is not None:
             return found, f"the checkpoint's quantization declares its cache, so auto means {found}"
-        if architecture.family in FP8_ON_BLACKWELL and capability in _BLACKWELL:
+        if family_of(architecture.family).fp8_on_blackwell and capability in _BLACKWELL:
             return "fp8_e4m3", f"vLLM stores {architecture.family} as fp8 on compute capability 10.x unless told otherwise"
         return AUTO, None
     if word in ROCM_ONLY:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from kvcalc.core.plan import Capacity, Plan
 from kvcalc.engines.base.engine import Engine, Fitting, Setting, context_messages
-from kvcalc.engines.vllm import lines, settings
+from kvcalc.engines.vllm import lines, settings, support
 from kvcalc.engines.vllm.dtypes import format_of
 from kvcalc.engines.vllm.model import build_pool
 from kvcalc.engines.vllm.notes import concurrency_notes, pool_notes, sequence_notes
@@ -72,6 +72,10 @@ class Vllm(Engine):
     version: ClassVar[str] = settings.VERSION
     server_flags: ClassVar[Mapping[str, str]] = settings.SERVER_FLAGS
     settings: ClassVar[tuple[Setting, ...]] = settings.SETTINGS
+
+    def knows(self, family: str, class_name: str = "") -> bool:
+        """A class of vLLM's own, or of transformers that its backend drives, and a rule for its caches."""
+        return support.knows(family, class_name)
 
     def plan(self, architecture: Architecture, workload: Workload) -> Plan:
         """Blocks of `sequences` requests of full length, on every GPU. Raises every error that vLLM's own start would raise."""

@@ -1,6 +1,6 @@
 """The specs of one kind of layer: what vLLM 0.33 keeps for it, once its kernel and the block size are known.
 
-Families with caches of their own (own/) start from these.
+Families with caches of their own (family_caches/) start from these.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kvcalc.engines.vllm.blocksize import Blocks
     from kvcalc.engines.vllm.start import Kind, Start
 
-#: Cohere 2 sees its window and the token itself (models/commandr.py).
-WIDER_WINDOWS = frozenset({"cohere2"})
 _KINDS = {"full": FULL, "sliding": SLIDING, "chunked": CHUNKED, "cross": CROSS, "latent": MLA}
 
 
@@ -79,7 +77,7 @@ def attention_spec(layer: Layer, choice: Choice) -> Spec:
     row = token_bytes(heads, choice.dtype, start.own)
     block, limit, padded = sizes.size, 0, 0
     if kind == SLIDING:
-        limit = state.window + (1 if start.family in WIDER_WINDOWS else 0)
+        limit = state.window + start.row.wider
         padded = sizes.window_page
         block = choice.backend.largest_within(padded // row if padded else block, choice.ask)
     elif kind == CHUNKED:

@@ -1,6 +1,6 @@
 """From one start to a pool of blocks: every rule of this package in the order in which vLLM applies it.
 
-types and settings (start.py) → backend of each layer (attention.py) → block size → specs of each layer (layers.py, own/) → groups → pool
+types and settings (start.py) → backend of each layer (attention.py) → block size → specs of each layer (layers.py, family_caches/) → groups → pool
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from kvcalc.core.errors import EngineRejectsError
 from kvcalc.core.formats import get_format
-from kvcalc.engines.vllm import backends, blocksize, compressed, dtypes, own, recurrent, selection, speculation
+from kvcalc.engines.vllm import backends, blocksize, compressed, dtypes, family_caches, recurrent, selection, speculation
 from kvcalc.engines.vllm.attention import PACKED_ROWS, Heads, heads_of, is_attention, is_mla, model_head, token_bytes
+from kvcalc.engines.vllm.families import Caches
 from kvcalc.engines.vllm.groups import group_layers
 from kvcalc.engines.vllm.layers import Layer
 from kvcalc.engines.vllm.pool import CacheLayer, Pool, make_pool
@@ -65,7 +66,7 @@ def block_sizes(start: Start, choices: Sequence[Choice | None], recurrent_page: 
     for backend, ask in whole:
         if not backend.reads(found.size, ask):
             raise EngineRejectsError(f"vLLM refuses: attention backend {backend.name} cannot read blocks of {found.size}")
-    if own.rule_of(start).one_table:
+    if family_caches.rule_of(start).one_table:
         selection.check_shared_kernel(whole, found.size)
     return found
 
@@ -112,9 +113,9 @@ def recurrent_tensors(start: Start) -> list[tuple[recurrent.Tensor, ...]]:
 
 def build_pool(start: Start) -> Pool:
     """The pool of blocks of this start."""
-    if start.family == compressed.FAMILY:
+    if start.row.caches is Caches.DEEPSEEK_V4:
         return _compressed_pool(start)
-    rule = own.rule_of(start)
+    rule = family_caches.rule_of(start)
     choices = [rule.choose(kind, start) for kind in start.kinds]
     tensors = recurrent_tensors(start)
     page = max((sum(tensor.bytes for tensor in item) for item in tensors), default=0)

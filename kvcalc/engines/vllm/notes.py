@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcalc.engines.vllm import own
+from kvcalc.engines.vllm import family_caches
 from kvcalc.engines.vllm.specs import CHUNKED, CROSS, RECURRENT, WINDOW_KINDS
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _SHOWN_GROUPS = 12
 
 def pool_notes(start: Start, pool: Pool, context: int) -> list[str]:
     """Groups, tokens in flight, the null block, and a block size that was raised."""
-    notes = list(own.rule_of(start).notes(start))
+    notes = list(family_caches.rule_of(start).notes(start))
     if len(pool.groups) > 1:
         sizes = ", ".join(str(len(group.layers)) for group in pool.groups[:_SHOWN_GROUPS])
         more = ", …" if len(pool.groups) > _SHOWN_GROUPS else ""

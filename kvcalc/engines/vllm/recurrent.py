@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.formats import ALIASES, get_format
+from kvcalc.engines.vllm.classes import CLASSES
+from kvcalc.engines.vllm.families import FLASH_KDA_WRAPPERS, family_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,22 +31,8 @@ GDN_CHECKPOINT_ALIGNMENT = 64
 #: The card on which vLLM runs that prefill (Blackwell needs CUDA 13 for it, which is not assumed).
 GDN_CHECKPOINT_CAPABILITY = 90
 
-#: Families whose config decides the type of recurrent states, under which name, and what a silent config means.
-_CONFIG_DTYPES: dict[str, tuple[str, str]] = {
-    "nemotron_h": ("mamba_ssm_cache_dtype", "float32"),
-    "nemotron_h_puzzle": ("mamba_ssm_cache_dtype", "float32"),
-    "qwen3_5_text": ("mamba_ssm_dtype", "auto"),
-    "qwen3_5_moe_text": ("mamba_ssm_dtype", "auto"),
-    "qwen4_exp_text": ("mamba_ssm_dtype", "auto"),
-}
 #: What FlashKDA's kernel takes: generations of cards, and heads.
 FLASH_KDA_MAJORS, FLASH_KDA_HEAD = (9, 10, 12), 128
-#: Families whose gated DeltaNet never runs FlashInfer's prefill.
-_NO_CHECKPOINT = ("olmo_hybrid",)
-
-
-#: Families and wrappers whose KDA has a full-rank bounded gate, which FlashKDA's kernel asks for (models/kimi_k3, models/glm5next).
-_FLASH_KDA = frozenset({"glm5_next_text", "kimi_k3", "KimiK3ForConditionalGeneration"})
 
 
 class Tensor(NamedTuple):
@@ -79,8 +67,9 @@ def read_types(family: str, traits: Traits, args: Mapping[str, Any], own: str) -
     """`mamba_cache_dtype` for columns; `mamba_ssm_cache_dtype`, else the config's word where the family has one, for matrices."""
     conv = own if args["mamba_cache_dtype"] == "auto" else ALIASES[args["mamba_cache_dtype"]]
     word = args["mamba_ssm_cache_dtype"]
-    if word == "auto" and family in _CONFIG_DTYPES:
-        name, silent = _CONFIG_DTYPES[family]
+    matrix = family_of(family).matrix
+    if word == "auto" and matrix is not None:
+        name, silent = matrix
         word = traits.get(name, silent)
     if word == "auto":
         return Types(conv, conv, matrix_is_auto=True)
@@ -89,8 +78,9 @@ def read_types(family: str, traits: Traits, args: Mapping[str, Any], own: str) -
 
 def has_flash_kda(architecture: Architecture) -> bool:
     """The model's KDA layers can run FlashKDA."""
-    names = (architecture.family, architecture.class_name, architecture.traits.outer_model_type)
-    return not _FLASH_KDA.isdisjoint(names)
+    known = CLASSES.get(architecture.class_name)
+    wrapper = architecture.traits.outer_model_type
+    return family_of(architecture.family).flash_kda or (known is not None and known.flash_kda) or wrapper in FLASH_KDA_WRAPPERS
 
 
 class Prefill(NamedTuple):
@@ -104,7 +94,7 @@ class Prefill(NamedTuple):
 
 def checkpoint_alignment(state: State, prefill: Prefill) -> int | None:
     """The token alignment that this layer declares for states from inside a prefill; None where it declares none (align mode only)."""
-    if state.kind == "gated_deltanet" and prefill.capability == GDN_CHECKPOINT_CAPABILITY and prefill.family not in _NO_CHECKPOINT:
+    if state.kind == "gated_deltanet" and prefill.capability == GDN_CHECKPOINT_CAPABILITY and family_of(prefill.family).gdn_checkpoint:
         return GDN_CHECKPOINT_ALIGNMENT
     return 1 if state.kind in ("mamba2", "fixed") else None
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
+from kvcalc.engines.vllm.families import family_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,62 +26,7 @@ METHODS = ("mtp", "eagle", "eagle3", "ngram", "ngram_gpu", "suffix")
 #: Methods that run a model of their own.
 OTHER_METHODS = ("draft_model", "dflash", "dspark", "extract_hidden_states", "custom_class")
 
-#: Families that vLLM has an MTP model for → draft layers where the config is silent; 0 = the config has to say.
-MTP_FAMILIES: dict[str, int] = {
-    **dict.fromkeys(
-        (
-            "bailing_hybrid",
-            "deepseek_v3",
-            "deepseek_v32",
-            "deepseek_v4",
-            "ernie4_5_moe",
-            "exaone4_5_text",
-            "glm4_moe",
-            "glm4_moe_lite",
-            "glm_moe_dsa",
-            "glm_ocr_text",
-            "glm5_next_text",
-            "hy_v3",
-            "hy_v4",
-            "mimo",
-            "nemotron_h",
-            "pangu_ultra_moe",
-            "qwen4_exp_text",
-        ),
-        0,
-    ),
-    **dict.fromkeys(
-        (
-            "exaone_moe",
-            "longcat_flash",
-            "minimax_m3",
-            "minimax_m3_text",
-            "minimax_m3_vl_text",
-            "mimo_v2",
-            "mimo_v2_flash",
-            "qwen3_5_moe_text",
-            "qwen3_5_text",
-            "qwen3_next",
-            "step3p5",
-        ),
-        1,
-    ),
-}
-#: Families that vLLM has an MTP model for, whose draft layers' caches kvcalc has no rule for.
-_UNKNOWN_DRAFTS = frozenset({"dots3_note_text", "inkling_text", "step5"})
-#: Families of which vLLM runs the first draft layer only, however many the checkpoint has.
-_FIRST_ONLY = ("mimo_v2", "mimo_v2_flash")
-
 _FULL_KINDS = ("full", "latent")
-#: Families whose draft layers are as the model's layers of the same numbers (models/exaone_moe.py).
-_AS_FIRST_LAYERS = ("exaone_moe",)
-#: Families whose draft layers are as the model's sparse layers, and what a config calls their number (models/*/mtp.py).
-_AS_SPARSE_LAYERS: dict[str, tuple[str, ...]] = {
-    "glm5_next_text": ("num_nextn_predict_layers",),
-    "qwen4_exp_text": ("mtp_num_hidden_layers", "num_nextn_predict_layers"),
-}
-#: Families whose draft layer sees a window, as their window layers do (models/mimo_v2_mtp.py).
-_WINDOW_DRAFTS = ("mimo_v2", "mimo_v2_flash")
 
 
 def draft_layers(architecture: Architecture, method: str | None, notes: list[str]) -> list[tuple[AnyState, ...]]:
@@ -97,29 +43,28 @@ def draft_layers(architecture: Architecture, method: str | None, notes: list[str
 
 def _mtp_layers(architecture: Architecture) -> list[tuple[AnyState, ...]]:
     family, draft = architecture.family, architecture.draft
-    if family in _UNKNOWN_DRAFTS:
-        raise UnsupportedArchitectureError(f"kvcalc does not know the draft layers that vLLM runs for {family} with speculative_method mtp")
-    silent = MTP_FAMILIES.get(family)
-    if silent is None:
+    rule = family_of(family).draft
+    if rule is None:
         raise EngineRejectsError(f"vLLM refuses speculative_method mtp: it has no MTP model for {family}", "leave speculative_method out")
-    if family in _AS_FIRST_LAYERS:
+    if not rule.known:
+        raise UnsupportedArchitectureError(f"kvcalc does not know the draft layers that vLLM runs for {family} with speculative_method mtp")
+    if rule.as_model:
         layout = architecture.layers
-        return [layout.states[name] for name in layout.order[: draft.count if draft else silent]]
-    if draft is None and family in _AS_SPARSE_LAYERS:
-        return _sparse_layers(architecture)
+        return [layout.states[name] for name in layout.order[: draft.count if draft else rule.silent]]
+    if draft is None and rule.as_sparse:
+        return _sparse_layers(architecture, rule.as_sparse)
     if draft is not None:
         layers = [draft.states[name] for name in draft.order]
-        return layers[:1] if family in _FIRST_ONLY else layers
-    if not silent:
+        return layers[:1] if rule.first_only else layers
+    if not rule.silent:
         raise EngineRejectsError(
             f"vLLM refuses speculative_method mtp: the config of {architecture.id} declares no draft layers", "leave it out"
         )
-    return [_model_attention(architecture, "mtp")] * silent
+    return [_model_attention(architecture, "mtp")] * rule.silent
 
 
-def _sparse_layers(architecture: Architecture) -> list[tuple[AnyState, ...]]:
+def _sparse_layers(architecture: Architecture, names: tuple[str, ...]) -> list[tuple[AnyState, ...]]:
     """As many of the model's indexed layers as its config declares draft layers. Raises EngineRejectsError."""
-    names = _AS_SPARSE_LAYERS[architecture.family]
     declared = next((value for name in names if (value := architecture.traits.get(name, 0)) > 0), 0)
     states = architecture.layers.states.values()
     layer = next((item for item in states if any(state.kind == "index" for state in item)), None)
@@ -131,7 +76,8 @@ def _sparse_layers(architecture: Architecture) -> list[tuple[AnyState, ...]]:
 
 
 def _model_attention(architecture: Architecture, method: str) -> tuple[AnyState, ...]:
-    kinds = ("sliding",) if method == "mtp" and architecture.family in _WINDOW_DRAFTS else _FULL_KINDS
+    rule = family_of(architecture.family).draft
+    kinds = ("sliding",) if method == "mtp" and rule is not None and rule.window else _FULL_KINDS
     found = next((state for state in architecture.states if state.kind in kinds), None)
     if found is None:
         raise UnsupportedArchitectureError(f"kvcalc does not know the draft layer of {method} for a model without full attention")
@@ -161,7 +107,8 @@ def draft_tokens(args: Mapping[str, Any], layers: int) -> int:
 def retained_tokens(architecture: Architecture, method: str | None, tokens: int) -> int:
     """Tokens that a window keeps beyond itself: with several MTP modules, all draft tokens but one."""
     declared = architecture.traits.num_nextn_predict_layers
-    modules = declared if declared is not None and architecture.family not in _FIRST_ONLY else 1
+    rule = family_of(architecture.family).draft
+    modules = declared if declared is not None and not (rule is not None and rule.first_only) else 1
     return tokens - 1 if method == "mtp" and min(modules, tokens) > 1 else 0
 
 

@@ -9,6 +9,7 @@ from kvcalc.core.errors import EngineRejectsError, UsageError
 from kvcalc.core.units import clean
 from kvcalc.engines.vllm import compressed, dtypes, recurrent, settings, speculation
 from kvcalc.engines.vllm.attention import is_attention, is_kept, is_mla, kept_states
+from kvcalc.engines.vllm.families import Caches, family_of
 from kvcalc.engines.vllm.selection import get_backend
 from kvcalc.engines.vllm.support import check_pipeline, check_support
 
@@ -18,19 +19,16 @@ if TYPE_CHECKING:
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.states import State
     from kvcalc.core.workload import Workload
+    from kvcalc.engines.vllm.families import Family
     from kvcalc.engines.vllm.settings import Card, Scheduler
 
-#: Families without attention, by their class; a hybrid whose config leaves no attention layer is none of them.
-ATTENTION_FREE = frozenset({"falcon_mamba", "mamba", "mamba2"})
-#: The family whose layers read other layers' rows.
-_SHARING_FAMILY = "deepseek_v41_text"
 #: Layers at each end of a model without recurrent layers that TurboQuant leaves in the model's type.
 TURBOQUANT_ENDS = 2
 #: The word for all window layers among `kv_cache_dtype_skip_layers`.
 _SLIDING_LAYERS = "sliding_window"
 
 
-#: Backends that only one family has (compressed.py, own/deepseek_v41.py).
+#: Backends that only one family has (compressed.py, family_caches/deepseek_v41.py).
 OWN_BACKENDS = compressed.BACKENDS | {"FLASHMLA_SPARSE_DSV41", "FLASHINFER_MLA_SPARSE_DSV41", "FLASHMLA_MEGA_ATTN_DSV41"}
 
 
@@ -79,6 +77,11 @@ class Start:
         return self.architecture.family
 
     @property
+    def row(self) -> Family:
+        """What vLLM does with this family."""
+        return family_of(self.architecture.family)
+
+    @property
     def align(self) -> bool:
         """Prefix caching keeps states of recurrent layers."""
         return self.prefix_caching and any(kind.state.is_recurrent for kind in self.kinds)
@@ -102,7 +105,7 @@ def read_start(architecture: Architecture, workload: Workload, args: dict[str, A
     _check_parallel(architecture, workload)
     card = settings.read_card(workload.gpu)
     own, dtype_note = dtypes.model_dtype(architecture)
-    states = kept_states(architecture)
+    row, states = family_of(architecture.family), kept_states(architecture)
     attention = [state for state in states if is_attention(state)]
     mla = bool(attention) and all(is_mla(state, architecture.family) for state in attention)
     cache, cache_note = dtypes.cache_dtype(workload.kv_dtype, architecture, own, card.capability, mla=mla)
@@ -123,14 +126,14 @@ def read_start(architecture: Architecture, workload: Workload, args: dict[str, A
         (),
         (),
         spec_tokens,
-        prefix_caching=asked if asked is not None else not (architecture.family in ATTENTION_FREE or encoder_decoder),
+        prefix_caching=asked if asked is not None else not (row.attention_free or encoder_decoder),
         notes=notes,
     )
     start.kinds, start.places = _places(start, drafts)
     start.notes += [note for note in (support_note, dtype_note, cache_note) if note]
     if (
         any(state.kind == "latent" and not is_mla(state, architecture.family) for state in attention)
-        and architecture.family != compressed.FAMILY
+        and row.caches is not Caches.DEEPSEEK_V4
     ):
         start.notes.append(
             f"vLLM does not run {architecture.family} as MLA: it stores the expanded K and V of every head, and no index keys"
@@ -158,7 +161,7 @@ def _check_parallel(architecture: Architecture, workload: Workload) -> None:
     tp, dcp = workload.tensor_parallel, workload.decode_context_parallel
     if tp % dcp:
         raise EngineRejectsError(f"vLLM refuses: decode context parallel size {dcp} does not divide tensor parallel size {tp}")
-    if architecture.family == _SHARING_FAMILY and workload.pipeline_parallel > 1:
+    if family_of(architecture.family).shares_rows and workload.pipeline_parallel > 1:
         _check_sharing(architecture, workload.pipeline_parallel)
     for state in kept_states(architecture):
         query = getattr(state, "query_heads", None)

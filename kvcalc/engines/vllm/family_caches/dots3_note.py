@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kvcalc.engines.vllm.layers import Layer
     from kvcalc.engines.vllm.start import Kind, Start
 
-FAMILY = "dots3_note_text"
 SPARSE = Backend("DOTS3_NOTE_PADDED_MLA_SPARSE", ("auto",), multiple=64, mla=True, sparse=True, layout=lambda _ask: "BLHNC")
 WINDOW = Backend("TRITON_MLA", ("auto",), multiple=16, mla=True)
 _INDEX_FORMAT = "index_fp8"

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from kvcalc.engines.vllm.specs import Spec
     from kvcalc.engines.vllm.start import Kind, Start
 
-FAMILIES = ("minimax_m3_vl_text", "minimax_m3_text", "minimax_m3")
 _BLOCK, _HEAD = 128, 128
 
 

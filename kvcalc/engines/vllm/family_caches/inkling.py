@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from kvcalc.engines.vllm.layers import Layer
     from kvcalc.engines.vllm.start import Kind, Start
 
-FAMILY = "inkling_text"
-
 
 def choose(kind: Kind, start: Start) -> Choice | None:
     """FlashAttention, whatever the card prefers. Raises EngineRejectsError, UnsupportedArchitectureError."""

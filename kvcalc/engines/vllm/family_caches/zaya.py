@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kvcalc.engines.vllm.specs import Spec
     from kvcalc.engines.vllm.start import Kind, Start
 
-FAMILY = "zaya"
-
 
 def choose(kind: Kind, start: Start) -> Choice | None:
     """A backend for attention without a window. Raises EngineRejectsError."""

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from kvcalc.engines.vllm.layers import Layer
     from kvcalc.engines.vllm.start import Kind, Start
 
-FAMILY = "glm5_next_text"
 #: Rows of a page that the paged logits kernel takes (utils/deep_gemm.py); consumer Blackwell takes the larger alone.
 _PAGES = (32, 64)
 _CONSUMER_BLACKWELL = 12

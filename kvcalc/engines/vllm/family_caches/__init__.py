@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcalc.engines.vllm import attention, layers
-from kvcalc.engines.vllm.own import deepseek_v41, dots3_note, glm5_next, inkling, minimax_m3, qwen4, zaya
+from kvcalc.engines.vllm.families import Caches
+from kvcalc.engines.vllm.family_caches import deepseek_v41, dots3_note, glm5_next, inkling, minimax_m3, qwen4, zaya
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,18 +55,18 @@ def _kimi_notes(start: Start) -> tuple[str, ...]:
 
 ORDINARY = Rule(attention.choose, layers.specs, _never)
 
-_RULES: dict[str, Rule] = {
-    **dict.fromkeys(minimax_m3.FAMILIES, Rule(minimax_m3.choose, minimax_m3.specs, _never, one_table=True)),
-    qwen4.FAMILY: Rule(qwen4.choose, qwen4.specs, qwen4.is_outermost, least_page=qwen4.least_page, notes=qwen4.notes),
-    "kimi_linear": ORDINARY._replace(notes=_kimi_notes),
-    deepseek_v41.FAMILY: Rule(deepseek_v41.choose, deepseek_v41.specs, deepseek_v41.is_outermost, notes=deepseek_v41.notes),
-    dots3_note.FAMILY: Rule(dots3_note.choose, dots3_note.specs, dots3_note.is_outermost),
-    inkling.FAMILY: Rule(inkling.choose, inkling.specs, _never),
-    zaya.FAMILY: Rule(zaya.choose, zaya.specs, _never, notes=zaya.notes),
-    glm5_next.FAMILY: Rule(glm5_next.choose, glm5_next.specs, glm5_next.is_outermost),
+_RULES: dict[Caches, Rule] = {
+    Caches.MINIMAX_M3: Rule(minimax_m3.choose, minimax_m3.specs, _never, one_table=True),
+    Caches.QWEN4: Rule(qwen4.choose, qwen4.specs, qwen4.is_outermost, least_page=qwen4.least_page, notes=qwen4.notes),
+    Caches.KIMI_LINEAR: ORDINARY._replace(notes=_kimi_notes),
+    Caches.DEEPSEEK_V41: Rule(deepseek_v41.choose, deepseek_v41.specs, deepseek_v41.is_outermost, notes=deepseek_v41.notes),
+    Caches.DOTS3_NOTE: Rule(dots3_note.choose, dots3_note.specs, dots3_note.is_outermost),
+    Caches.INKLING: Rule(inkling.choose, inkling.specs, _never),
+    Caches.ZAYA: Rule(zaya.choose, zaya.specs, _never, notes=zaya.notes),
+    Caches.GLM5_NEXT: Rule(glm5_next.choose, glm5_next.specs, glm5_next.is_outermost),
 }
 
 
 def rule_of(start: Start) -> Rule:
     """The rule of this start's family."""
-    return _RULES.get(start.family, ORDINARY)
+    return _RULES.get(start.row.caches, ORDINARY)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from kvcalc.engines.vllm.layers import Layer
     from kvcalc.engines.vllm.start import Kind, Start
 
-FAMILY = "qwen4_exp_text"
 _INT64, _AXES = 8, 3
 
 SPARSE = Backend("QWEN4_EXP_QSA_TRITON", ("auto", "bfloat16", "fp8", "fp8_e4m3"), multiple=16, dcp=False)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from kvcalc.engines.vllm.layers import Layer
     from kvcalc.engines.vllm.start import Kind, Start
 
-FAMILY = "deepseek_v41_text"
 _WINDOW_BLOCK = 32
 _LEAST_RING = 8
 _FP32 = 4
