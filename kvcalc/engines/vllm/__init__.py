@@ -5,6 +5,7 @@ families.py    one row a model_type; classes.py the same of Hugging Face classes
 support.py     what this release cannot serve
 dtypes.py      the type of the model and of its cache
 speculation.py draft layers and draft tokens
+kept.py        which states need a cache
 start.py       settings and config resolved against each other, and every cache that the layers need
 attention.py   what is stored of a layer, and what it asks of a kernel
 backends.py    attention kernels: what each accepts, which block sizes it can read

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.formats import get_format
 from kvcalc.engines.vllm import backends, dtypes, selection
-from kvcalc.engines.vllm.families import IMAGE_WRAPPERS, Caches, family_of
+from kvcalc.engines.vllm.families import IMAGE_WRAPPERS
+from kvcalc.engines.vllm.kept import is_attention, is_mla
 
 if TYPE_CHECKING:
-    from kvcalc.core.architecture import Architecture
     from kvcalc.core.states import State
     from kvcalc.engines.vllm.start import Kind, Start
 
@@ -23,24 +23,6 @@ if TYPE_CHECKING:
 WINDOW_SINKS = ("add_swa_attention_sink_bias", "swa_attention_sink_enabled")
 #: Bytes of a packed row of sparse MLA, whatever the widths (mla_attention.py).
 PACKED_ROWS = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
-_SKIPPED = ("shared", "none")
-#: States of fixed size without a cache: past token ids come from the request, and the Transformers backend keeps none (family_caches/zaya.py).
-_WITHOUT_CACHE = ("ngram_ids", "cca_conv", "cca_value")
-
-
-def kept_states(architecture: Architecture) -> list[State]:
-    """The model's own states that need a cache."""
-    return [state for states in architecture.layers.states.values() for state in states if is_kept(state, architecture.family)]
-
-
-def is_kept(state: State, family: str) -> bool:
-    """Whether vLLM keeps a cache for this state; index keys only where its model reads them."""
-    row = family_of(family)
-    if state.kind == "short_conv" and row.caches is Caches.INKLING:
-        return False  # pages of its layer's attention (family_caches/inkling.py)
-    if state.kind == "fixed":
-        return getattr(state, "name", "") not in _WITHOUT_CACHE
-    return state.kind not in _SKIPPED and (state.kind != "index" or row.mla or row.index_keys)
 
 
 class Heads(NamedTuple):
@@ -56,11 +38,6 @@ def rank_heads(kv_heads: int, tp: int) -> int:
     if kv_heads % tp and tp % kv_heads:
         raise EngineRejectsError(f"vLLM refuses: tensor parallel size {tp} and {kv_heads} KV heads do not divide one another")
     return max(1, kv_heads // tp)
-
-
-def is_mla(state: State, family: str) -> bool:
-    """The state is stored as one latent row."""
-    return state.kind == "latent" and family_of(family).mla
 
 
 def heads_of(state: Any, start: Start) -> Heads:
@@ -88,11 +65,6 @@ def token_bytes(heads: Heads, dtype: str, own: str) -> int:
 def model_head(start: Start) -> int:
     """The head size that stands for the whole model: the widest, or the latent row."""
     return max((heads_of(kind.state, start).key for kind in start.kinds if is_attention(kind.state)), default=0)
-
-
-def is_attention(state: State) -> bool:
-    """Attention proper: neither a recurrent state nor what an attention layer keeps besides."""
-    return not state.is_recurrent and state.kind not in ("index", "compressed")
 
 
 def _uses_mm_prefix(start: Start) -> bool:

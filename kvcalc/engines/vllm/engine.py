@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from kvcalc.core.plan import Capacity, Plan
+from kvcalc.core.workload import Workload
 from kvcalc.engines.base.engine import Engine, Fitting, Setting, context_messages
+from kvcalc.engines.base.memo import per_model
 from kvcalc.engines.vllm import lines, settings, support
 from kvcalc.engines.vllm.dtypes import format_of
 from kvcalc.engines.vllm.model import build_pool
@@ -18,25 +20,81 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kvcalc.core.architecture import Architecture
-    from kvcalc.core.workload import Workload
     from kvcalc.engines.vllm.pool import Pool
     from kvcalc.engines.vllm.start import Start
+
+
+class Ready(NamedTuple):
+    """A start with its pool and what every plan of it says alike: for any context and number of sequences.
+
+    alike      the layers of every group by state and spec
+    per_token  bytes of a token in every layer that still holds it
+    """
+
+    start: Start
+    pool: Pool
+    alike: lines.Alike
+    per_token: int
+    kv_dtype: str
+
+
+def ready(architecture: Architecture, workload: Workload, args: Mapping[str, Any]) -> Ready:
+    """The start of a question, whatever its context, sequences and prefix. Raises every error that vLLM's own start would raise."""
+    ranks = (workload.tensor_parallel, workload.pipeline_parallel, workload.decode_context_parallel)
+    settled = tuple((name, _hashable(value) if isinstance(value, list) else value) for name, value in args.items())
+    return _ready(architecture, ranks, workload.kv_dtype, workload.gpu, settled)
+
+
+def _hashable(items: list[Any]) -> tuple[int | str, ...]:
+    return tuple(item if type(item) in (int, str) else str(item) for item in items)
+
+
+@per_model
+def _ready(
+    architecture: Architecture, ranks: tuple[int, int, int], kv_dtype: str, gpu: str | None, settled: tuple[tuple[str, Any], ...]
+) -> Ready:
+    tensor, pipeline, decode = ranks
+    workload = Workload(tensor_parallel=tensor, pipeline_parallel=pipeline, decode_context_parallel=decode, kv_dtype=kv_dtype, gpu=gpu)
+    args = {name: list(value) if isinstance(value, tuple) else value for name, value in settled}
+    start = read_start(architecture, workload, args)
+    pool = build_pool(start)
+    alike = lines.alike_layers(pool)
+    return Ready(start, pool, alike, lines.per_token(alike), format_of(start.cache, start.own))
 
 
 @dataclass(frozen=True, slots=True)
 class VllmFitting(Fitting):
     """One start of vLLM with a fixed memory per GPU: what it admits, and what its log says."""
 
-    start: Start
-    pool: Pool
+    ready: Ready
+
+    @property
+    def start(self) -> Start:
+        """The start itself."""
+        return self.ready.start
+
+    @property
+    def pool(self) -> Pool:
+        """Its pool of blocks."""
+        return self.ready.pool
+
+    @property
+    def grain(self) -> int:
+        """Tokens of context between two blocks of full attention."""
+        return self.ready.pool.block_size * self.workload.decode_context_parallel
+
+    def left(self, context: int, sequences: int) -> int:
+        """Bytes of the fullest GPU that stay free beside the null block; blocks where their number is given."""
+        prefix = self.workload.shared_prefix
+        return self.ready.pool.left(self.memory, context, sequences, min(context, prefix))
 
     def admits(self, context: int, sequences: int) -> bool:
         """That many requests of that length fit."""
-        return self.pool.admits(self.memory, context, sequences, min(context, self.workload.shared_prefix))
+        return self.left(context, sequences) >= 0
 
     def plan(self, workload: Workload) -> Plan:
         """The plan of the same start."""
-        return make_plan(self.start, self.pool, workload, self.engine.context_of(self.architecture, workload))
+        return make_plan(self.ready, workload, self.engine.context_of(self.architecture, workload))
 
     def capacity(self, context: int) -> Capacity:
         """The log line at this max_model_len: blocks, tokens, concurrency."""
@@ -79,37 +137,36 @@ class Vllm(Engine):
 
     def plan(self, architecture: Architecture, workload: Workload) -> Plan:
         """Blocks of `sequences` requests of full length, on every GPU. Raises every error that vLLM's own start would raise."""
-        start = read_start(architecture, workload, self.read_args(workload.engine_args))
-        return make_plan(start, build_pool(start), workload, self.context_of(architecture, workload))
+        found = ready(architecture, workload, self.read_args(workload.engine_args))
+        return make_plan(found, workload, self.context_of(architecture, workload))
 
     def fitting(self, architecture: Architecture, workload: Workload, kv_memory: int) -> VllmFitting:
         """What vLLM makes of `kv_memory` bytes per GPU."""
-        start = read_start(architecture, workload, self.read_args(workload.engine_args))
-        return VllmFitting(self, architecture, workload, kv_memory, start, build_pool(start))
+        return VllmFitting(self, architecture, workload, kv_memory, ready(architecture, workload, self.read_args(workload.engine_args)))
 
     def capacity(self, architecture: Architecture, workload: Workload, kv_memory: int) -> Capacity:
         """The figures of vLLM's log at the asked context."""
         return self.fitting(architecture, workload, kv_memory).capacity(self.context_of(architecture, workload))
 
 
-def make_plan(start: Start, pool: Pool, workload: Workload, context: int) -> Plan:
+def make_plan(found: Ready, workload: Workload, context: int) -> Plan:
     """The plan of one start at one context."""
+    start, pool = found.start, found.pool
     notes, warnings = context_messages(start.architecture, workload, context)
     prefix = workload.shared_prefix
     if prefix and not pool.shares_prefixes:
         warnings.append("prefix caching is off, so no prefix is shared")
     one, more = pool.request_blocks(context), pool.request_blocks(context + 1)
-    alike = lines.alike_layers(pool)
     return Plan(
         engine=Vllm.name,
         version=Vllm.version,
         args=in_force(start, pool, context),
-        kv_dtype=format_of(start.cache, start.own),
+        kv_dtype=found.kv_dtype,
         context=context,
-        lines=lines.lines(pool, alike, context, workload.sequences, prefix),
+        lines=lines.lines(pool, found.alike, context, workload.sequences, prefix),
         per_device=pool.used_blocks(context, workload.sequences, prefix) * pool.block_bytes,
         per_sequence=one * pool.all_devices,
-        per_token=lines.per_token(alike),
+        per_token=found.per_token,
         growth_per_token=(more - one) * pool.all_devices,
         fixed=_fixed_blocks(pool, context) * pool.all_devices,
         notes=(*notes, *start.notes, *pool_notes(start, pool, context), *sequence_notes(start, pool, context, workload.sequences)),

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kvcalc.core.errors import UnsupportedArchitectureError
 from kvcalc.core.formats import get_format
 from kvcalc.engines.vllm import dtypes, recurrent
-from kvcalc.engines.vllm.attention import heads_of, is_mla, token_bytes
+from kvcalc.engines.vllm.attention import heads_of, token_bytes
+from kvcalc.engines.vllm.kept import is_mla
 from kvcalc.engines.vllm.selection import rows_apart
 from kvcalc.engines.vllm.specs import CHUNKED, CROSS, FULL, MLA, RECURRENT, SLIDING, SLIDING_MLA, Spec
 

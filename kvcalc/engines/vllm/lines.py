@@ -64,11 +64,18 @@ def lines(pool: Pool, alike: Alike, context: int, sequences: int, prefix: int) -
     asked = Asked(pool.demand(context), sequences, pool.ranks)
     shared = pool.shared_blocks(context, prefix)
     used = [blocks.of(sequences, same) for blocks, same in zip(pool.by_group(context), shared, strict=True)]
-    found: list[Line] = []
+    uses: dict[tuple[int, Spec, int, int, int], list[Any]] = {}  # groups that are alike are worked out once
     for number, group in enumerate(alike):
         for layer, spec, layers in group:
-            found += _use_lines(Use(layer.state, spec, layer.tensors, layers, used[number], shared[number]), asked)
-    return tuple(_gather((*found, _group_padding(pool, used))))
+            key = (id(layer.state), spec, layers, used[number], shared[number])
+            entry = uses.setdefault(key, [layer, 0])
+            entry[1] += 1
+    found = [
+        (line, times)
+        for (_, spec, layers, blocks, same), (layer, times) in uses.items()
+        for line in _use_lines(Use(layer.state, spec, layer.tensors, layers, blocks, same), asked)
+    ]
+    return tuple(_gather((*found, (_group_padding(pool, used), 1))))
 
 
 def alike_layers(pool: Pool) -> Alike:
@@ -92,17 +99,18 @@ def _use_lines(use: Use, asked: Asked) -> Iterable[Line]:
     spec = use.spec
     spare = spec.page - (spec.row if spec.kind == RECURRENT else spec.row * spec.slots)
     each = use.layers * spare * asked.ranks
-    yield Line(
-        "padding",
-        use.layers,
-        "page",
-        0,
-        spec.format,
-        use.blocks // asked.sequences,
-        use.blocks * each,
-        f"{use.layers} {use.state.kind} layers x {use.blocks:,} blocks x ({spec.page:,} - {spec.page - spare:,}) B of page{_over(asked.ranks)}",
-        fixed=spec.kind in (RECURRENT, RING),
-    )
+    if spare:
+        yield Line(
+            "padding",
+            use.layers,
+            "page",
+            0,
+            spec.format,
+            use.blocks // asked.sequences,
+            use.blocks * each,
+            f"{use.layers} {use.state.kind} layers x {use.blocks:,} blocks x ({spec.page:,} - {spec.page - spare:,}) B of page{_over(asked.ranks)}",
+            fixed=spec.kind in (RECURRENT, RING),
+        )
 
 
 def _over(ranks: int) -> str:
@@ -179,41 +187,44 @@ def _attention_lines(use: Use, asked: Asked) -> Iterable[Line]:
             f"{use.layers} layers x {rows_text} x {part.bytes:,} B",
             fixed=fixed,
         )
-    yield Line(
-        kind,
-        use.layers,
-        "replication",
-        0,
-        spec.format,
-        own,
-        use.layers * rows * (rank_row - whole),
-        f"{use.layers} layers x {rows:,} rows x ({spec.row:,} B x {asked.ranks} ranks{f' / {spread}' if spread > 1 else ''} - {whole:,} B)",
-        fixed=fixed,
-    )
+    if rank_row != whole:
+        yield Line(
+            kind,
+            use.layers,
+            "replication",
+            0,
+            spec.format,
+            own,
+            use.layers * rows * (rank_row - whole),
+            f"{use.layers} layers x {rows:,} rows x ({spec.row:,} B x {asked.ranks} ranks{f' / {spread}' if spread > 1 else ''} - {whole:,} B)",
+            fixed=fixed,
+        )
     waiting = held_rows * spread - rows
-    yield Line(
-        kind,
-        use.layers,
-        "in_flight" if spread == 1 and spec.per_state == 1 else "block_rounding",
-        0,
-        spec.format,
-        held - own if spread == 1 else 0,
-        use.layers * waiting * rank_row,
-        f"{use.layers} layers x {waiting:,} tokens in flight{_once(n, held - own, waiting)} x {rank_row:,} B",
-        fixed=fixed,
-    )
+    if waiting:
+        yield Line(
+            kind,
+            use.layers,
+            "in_flight" if spread == 1 and spec.per_state == 1 else "block_rounding",
+            0,
+            spec.format,
+            held - own if spread == 1 else 0,
+            use.layers * waiting * rank_row,
+            f"{use.layers} layers x {waiting:,} tokens in flight{_once(n, held - own, waiting)} x {rank_row:,} B",
+            fixed=fixed,
+        )
     spare = use.blocks * spec.slots - held_rows
-    yield Line(
-        kind,
-        use.layers,
-        "block_rounding",
-        0,
-        spec.format,
-        spare // n,
-        use.layers * spare * spec.row * asked.ranks,
-        f"{use.layers} layers x ({use.blocks:,} blocks of {spec.slots:,} - {held_rows:,}) x {spec.row:,} B{_over(asked.ranks)}",
-        fixed=fixed,
-    )
+    if spare:
+        yield Line(
+            kind,
+            use.layers,
+            "block_rounding",
+            0,
+            spec.format,
+            spare // n,
+            use.layers * spare * spec.row * asked.ranks,
+            f"{use.layers} layers x ({use.blocks:,} blocks of {spec.slots:,} - {held_rows:,}) x {spec.row:,} B{_over(asked.ranks)}",
+            fixed=fixed,
+        )
 
 
 # --- recurrent -------------------------------------------------------------------------------------------------------------------
@@ -234,29 +245,31 @@ def _recurrent_lines(use: Use, asked: Asked) -> Iterable[Line]:
             fixed=True,
         )
     whole = sum(tensor.whole_bytes for tensor in use.tensors)
-    yield Line(
-        kind,
-        use.layers,
-        "replication",
-        0,
-        spec.format,
-        1,
-        use.layers * n * (spec.row * asked.ranks - whole),
-        f"{use.layers} layers x ({spec.row:,} B{_over(asked.ranks)} - {whole:,} B){_times(n)}",
-        fixed=True,
-    )
+    if spec.row * asked.ranks != whole:
+        yield Line(
+            kind,
+            use.layers,
+            "replication",
+            0,
+            spec.format,
+            1,
+            use.layers * n * (spec.row * asked.ranks - whole),
+            f"{use.layers} layers x ({spec.row:,} B{_over(asked.ranks)} - {whole:,} B){_times(n)}",
+            fixed=True,
+        )
     copies = use.blocks - n
-    yield Line(
-        kind,
-        use.layers,
-        "copies",
-        0,
-        spec.format,
-        copies // n,
-        use.layers * copies * spec.row * asked.ranks,
-        f"{use.layers} layers x {copies:,} more states for prefix caching and draft tokens x {spec.row:,} B{_over(asked.ranks)}",
-        fixed=True,
-    )
+    if copies:
+        yield Line(
+            kind,
+            use.layers,
+            "copies",
+            0,
+            spec.format,
+            copies // n,
+            use.layers * copies * spec.row * asked.ranks,
+            f"{use.layers} layers x {copies:,} more states for prefix caching and draft tokens x {spec.row:,} B{_over(asked.ranks)}",
+            fixed=True,
+        )
 
 
 # --- padding and sums ------------------------------------------------------------------------------------------------------------
@@ -272,29 +285,29 @@ def _group_padding(pool: Pool, used: Sequence[int]) -> Line:
     return Line("padding", 0, "group", 0, "", 0, wasted, text)
 
 
-def _gather(found: Iterable[Line]) -> Iterable[Line]:
+def _gather(found: Iterable[tuple[Line, int]]) -> Iterable[Line]:
     """Lines of nothing dropped; the same buffer of several groups added up, its formula that of one group and how often it stands."""
-    gathered: dict[tuple[object, ...], list[Line]] = {}
-    for line in found:
+    gathered: dict[tuple[object, ...], list[tuple[Line, int]]] = {}
+    for line, times in found:
         if line.bytes:
-            gathered.setdefault((line.state, line.buffer, line.width, line.format, line.slots, line.fixed), []).append(line)
+            gathered.setdefault((line.state, line.buffer, line.width, line.format, line.slots, line.fixed), []).append((line, times))
     for group in gathered.values():
-        first = group[0]
-        if len(group) == 1:
+        first, count = group[0]
+        if len(group) == 1 and count == 1:
             yield first
             continue
         alike: dict[str, int] = {}
-        for line in group:
-            alike[line.formula] = alike.get(line.formula, 0) + 1
+        for line, times in group:
+            alike[line.formula] = alike.get(line.formula, 0) + times
         formula = " + ".join(text if times == 1 else f"{times} groups x {text}" for text, times in alike.items())
         yield Line(
             first.state,
-            sum(line.layers for line in group),
+            sum(line.layers * times for line, times in group),
             first.buffer,
             first.width,
             first.format,
             first.slots,
-            sum(line.bytes for line in group),
+            sum(line.bytes * times for line, times in group),
             formula,
             fixed=first.fixed,
         )

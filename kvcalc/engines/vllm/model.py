@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from kvcalc.core.errors import EngineRejectsError
 from kvcalc.core.formats import get_format
 from kvcalc.engines.vllm import backends, blocksize, compressed, dtypes, family_caches, recurrent, selection, speculation
-from kvcalc.engines.vllm.attention import PACKED_ROWS, Heads, heads_of, is_attention, is_mla, model_head, token_bytes
+from kvcalc.engines.vllm.attention import PACKED_ROWS, Heads, heads_of, model_head, token_bytes
 from kvcalc.engines.vllm.families import Caches
 from kvcalc.engines.vllm.groups import group_layers
+from kvcalc.engines.vllm.kept import is_attention, is_mla
 from kvcalc.engines.vllm.layers import Layer
 from kvcalc.engines.vllm.pool import CacheLayer, Pool, make_pool
 from kvcalc.engines.vllm.specs import Demand
-from kvcalc.engines.vllm.start import skip_layers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ def block_sizes(start: Start, choices: Sequence[Choice | None], recurrent_page: 
             mla=any(is_mla(kind.state, start.family) for kind in start.kinds),
             checkpoint=_checkpoint_step(start) or 1,
         )
-    if skip_layers(start):
+    if start.plain_layers:
         heads = _model_heads(start)
         found = blocksize.align_mixed(
             found,

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from kvcalc.engines.vllm.recurrent import Tensor
 
 
+#: Contexts whose blocks a pool remembers.
+_KNOWN = 1024
+
+
 class CacheLayer(NamedTuple):
     """One thing that vLLM keeps a cache for: a state of a layer, on a pipeline stage; `tensors` of recurrent layers."""
 
@@ -90,6 +94,8 @@ class Pool:
                 )
                 for group in self.groups
             )
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
             self._known[context] = found
         return found
 
@@ -126,9 +132,15 @@ class Pool:
             return self.override
         return min(memory // stage for stage in self.stages if stage) if self.groups else 1
 
-    def admits(self, memory: int, context: int, sequences: int, prefix: int = 0) -> bool:
-        """`sequences` requests of `context` tokens fit beside the null block."""
-        return not self.groups or self.used_blocks(context, sequences, prefix) <= self.blocks(memory) - 1
+    def left(self, memory: int, context: int, sequences: int, prefix: int = 0) -> int:
+        """What stays free of `memory` beside `sequences` requests of `context` tokens and the null block; below 0 where they do not fit.
+
+        Bytes of the fullest GPU; blocks where their number is given, 0 where nothing is kept.
+        """
+        if not self.groups:
+            return 0
+        needed = self.used_blocks(context, sequences, prefix) + 1
+        return self.override - needed if self.override is not None else memory - needed * self.block_bytes
 
 
 def make_pool(

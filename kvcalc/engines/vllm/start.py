@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc.core.errors import EngineRejectsError, UsageError
 from kvcalc.core.units import clean
 from kvcalc.engines.vllm import compressed, dtypes, recurrent, settings, speculation
-from kvcalc.engines.vllm.attention import is_attention, is_kept, is_mla, kept_states
 from kvcalc.engines.vllm.families import Caches, family_of
+from kvcalc.engines.vllm.kept import is_attention, is_kept, is_mla, kept_states
 from kvcalc.engines.vllm.selection import get_backend
 from kvcalc.engines.vllm.support import check_pipeline, check_support
 
@@ -49,9 +49,16 @@ class Place(NamedTuple):
     draft: bool
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Start:
-    """One start of the engine: what its settings and the model's config resolve to."""
+    """One start of the engine: what its settings and the model's config resolve to.
+
+    own           the model's type
+    cache         `--kv-cache-dtype` in force
+    kinds         every kind of cache that its layers need, and `places` where each stands
+    plain_layers  numbers, and the word for windows, of layers that keep the model's type
+    spec_tokens   draft tokens of a step
+    """
 
     architecture: Architecture
     workload: Workload
@@ -64,7 +71,8 @@ class Start:
     places: tuple[Place, ...]
     spec_tokens: int
     prefix_caching: bool
-    notes: list[str] = field(default_factory=list)
+    plain_layers: frozenset[str]
+    notes: tuple[str, ...]
 
     @property
     def tp(self) -> int:
@@ -94,7 +102,7 @@ class Start:
     @property
     def is_hybrid(self) -> bool:
         """Attention and recurrent layers in one model."""
-        return len({state.is_recurrent for state in kept_states(self.architecture)}) > 1
+        return is_hybrid(self.architecture)
 
 
 def read_start(architecture: Architecture, workload: Workload, args: dict[str, Any]) -> Start:
@@ -113,34 +121,32 @@ def read_start(architecture: Architecture, workload: Workload, args: dict[str, A
     notes: list[str] = []
     drafts = speculation.draft_layers(architecture, args["speculative_method"], notes)
     spec_tokens = speculation.draft_tokens(args, len(drafts))
-    scheduler = settings.read_scheduler(args, card, workload.pipeline_parallel, encoder_decoder=encoder_decoder)
     asked = args["enable_prefix_caching"]
-    start = Start(
-        architecture,
-        workload,
-        args,
-        card,
-        scheduler,
-        own,
-        cache,
-        (),
-        (),
-        spec_tokens,
-        prefix_caching=asked if asked is not None else not (row.attention_free or encoder_decoder),
-        notes=notes,
-    )
-    start.kinds, start.places = _places(start, drafts)
-    start.notes += [note for note in (support_note, dtype_note, cache_note) if note]
+    plain = skip_layers(architecture, args["kv_cache_dtype_skip_layers"], cache)
+    kinds, places = _places(architecture, drafts, workload.pipeline_parallel, cache, plain)
+    notes += [note for note in (support_note, dtype_note, cache_note) if note]
     if (
         any(state.kind == "latent" and not is_mla(state, architecture.family) for state in attention)
         and row.caches is not Caches.DEEPSEEK_V4
     ):
-        start.notes.append(
-            f"vLLM does not run {architecture.family} as MLA: it stores the expanded K and V of every head, and no index keys"
-        )
+        notes.append(f"vLLM does not run {architecture.family} as MLA: it stores the expanded K and V of every head, and no index keys")
     if workload.gpu is None:
-        start.notes.append(f"no GPU given: vLLM's defaults for an API server on {card.id}")
-    return start
+        notes.append(f"no GPU given: vLLM's defaults for an API server on {card.id}")
+    return Start(
+        architecture,
+        workload,
+        args,
+        card,
+        settings.read_scheduler(args, card, workload.pipeline_parallel, encoder_decoder=encoder_decoder),
+        own,
+        cache,
+        kinds,
+        places,
+        spec_tokens,
+        asked if asked is not None else not (row.attention_free or encoder_decoder),
+        plain,
+        tuple(notes),
+    )
 
 
 def _check_names(architecture: Architecture, args: Mapping[str, Any]) -> None:
@@ -220,11 +226,12 @@ def stage_of(layers: int, stages: int) -> list[int]:
     return [stage for stage, size in enumerate(sizes) for _ in range(size)]
 
 
-def _places(start: Start, drafts: Sequence[tuple[State, ...]]) -> tuple[tuple[Kind, ...], tuple[Place, ...]]:
+def _places(
+    architecture: Architecture, drafts: Sequence[tuple[State, ...]], stages: int, cache: str, plain_layers: frozenset[str]
+) -> tuple[tuple[Kind, ...], tuple[Place, ...]]:
     """Every cache of every layer, in order; draft layers follow the model's, on the last stage."""
-    layout, stages = start.architecture.layers, start.workload.pipeline_parallel
+    layout = architecture.layers
     stage = stage_of(layout.count, stages)
-    skipped = skip_layers(start)
     kinds: list[Kind] = []
     numbers: dict[tuple[int, bool, bool], int] = {}
     places: list[Place] = []
@@ -232,14 +239,14 @@ def _places(start: Start, drafts: Sequence[tuple[State, ...]]) -> tuple[tuple[Ki
     def place(layer: int, on: int, states: tuple[State, ...], *, draft: bool) -> None:
         indexed = any(state.kind == "index" for state in states)
         for state in states:
-            if not is_kept(state, start.family):
+            if not is_kept(state, architecture.family):
                 continue
-            plain = bool(skipped) and (str(layer) in skipped or (state.kind == "sliding" and _SLIDING_LAYERS in skipped))
+            plain = bool(plain_layers) and (str(layer) in plain_layers or (state.kind == "sliding" and _SLIDING_LAYERS in plain_layers))
             key = (id(state), plain, indexed)
             number = numbers.get(key)
             if number is None:
                 number = numbers[key] = len(kinds)
-                kinds.append(Kind(state, dtypes.AUTO if plain else start.cache, indexed))
+                kinds.append(Kind(state, dtypes.AUTO if plain else cache, indexed))
             places.append(Place(layer, on, number, draft))
 
     for layer, name in enumerate(layout.order):
@@ -249,11 +256,16 @@ def _places(start: Start, drafts: Sequence[tuple[State, ...]]) -> tuple[tuple[Ki
     return tuple(kinds), tuple(places)
 
 
-def skip_layers(start: Start) -> frozenset[str]:
+def is_hybrid(architecture: Architecture) -> bool:
+    """Attention and recurrent layers in one model."""
+    return len({state.is_recurrent for state in kept_states(architecture)}) > 1
+
+
+def skip_layers(architecture: Architecture, asked: Sequence[object], cache: str) -> frozenset[str]:
     """Numbers, and the word for windows, of layers that keep the model's type: those asked for, and the ends under TurboQuant."""
-    listed = {str(item) for item in start.args["kv_cache_dtype_skip_layers"]}
-    if start.cache.startswith("turboquant_") and not start.is_hybrid:
-        count = start.architecture.layers.count
+    listed = {str(item) for item in asked}
+    if cache.startswith("turboquant_") and not is_hybrid(architecture):
+        count = architecture.layers.count
         ends = min(TURBOQUANT_ENDS, count // 2)
         listed |= {str(i) for i in (*range(ends), *range(count - ends, count))}
     return frozenset(listed)

@@ -166,5 +166,5 @@ def _ring(state: Any, spec_tokens: int) -> Spec:
 
 
 def is_outermost(_start: Start) -> bool:
-    """Always."""
+    """The pages of a block lie side by side, whatever the start."""
     return True

@@ -63,7 +63,7 @@ def specs(layer: Layer) -> tuple[Spec, ...]:
 
 
 def is_outermost(_start: Start) -> bool:
-    """Always."""
+    """The pages of a block lie side by side, whatever the start."""
     return True
 
 
