@@ -6,7 +6,7 @@ import pytest
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.workload import Workload
-from kvcalc.engines.vllm import Vllm
+from kvcalc.engines.vllm.engine import Vllm
 from kvcalc.sources import load
 from kvcalc.sources.catalogue import ids
 

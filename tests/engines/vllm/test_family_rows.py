@@ -7,8 +7,8 @@ from vllm_models import DEEPSEEK, LLAMA_HEADS, NEXT, plan, uniform
 
 from kvcalc.core.errors import UnsupportedArchitectureError
 from kvcalc.core.workload import Workload
-from kvcalc.engines.vllm import Vllm
 from kvcalc.engines.vllm.classes import CLASSES
+from kvcalc.engines.vllm.engine import Vllm
 from kvcalc.engines.vllm.families import FAMILIES, Family, Service
 from kvcalc.engines.vllm.support import service_of
 from kvcalc.questions.estimate import estimate
