@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.budgets.baseline import read_baseline
 from kvcalc.budgets.evaluate import evaluate
-from kvcalc.budgets.file import find_file, read_budgets
+from kvcalc.budgets.file import FILE_NAMES, file_in, find_file, read_budgets
 from kvcalc.budgets.verdict import Verdict, exit_code
 from kvcalc.core.errors import UsageError, nearest
 from kvcalc.core.units import clean
@@ -54,22 +54,20 @@ class Gate:
 
 
 def check(
-    file: str | Path | None = None,
+    file: str | Path | Sequence[Path] | None = None,
     *,
     baseline: str | Path | None = None,
     only: Sequence[str] = (),
     replacing_baseline: bool = False,
 ) -> Gate:
-    """The budgets of `file`, or of the nearest kvcalc.yaml at or above the working folder; `only` names some of them.
+    """The budgets of `file` (or of several), or of the nearest kvcalc.yaml at or above the working folder; `only` names some of them.
 
     With `replacing_baseline`, limits on growth are left out: today's figures become the ones to compare with.
 
     Raises InvalidConfigError for a file that cannot be read as budgets or figures, UsageError if there is none.
     """
-    path = find_file(Path.cwd()) if file is None else _existing(file, "`kvcalc init MODEL --output FILE` writes one")
-    if path.is_dir():
-        path = find_file(path.resolve())
-    budgets = read_budgets(path)
+    paths = [budget_file(file)] if file is None or isinstance(file, str | Path) else list(file)
+    budgets = [budget for path in paths for budget in read_budgets(path)]
     names = [budget.name for budget in budgets]
     for name in only:
         if name not in names:
@@ -80,7 +78,37 @@ def check(
     chosen = [budget for budget in budgets if not only or budget.name in only]
     if replacing_baseline:
         chosen = [budget.without_growth() for budget in chosen]
-    return Gate(budgets[0].file, evaluate(chosen, earlier))
+    return Gate(", ".join(dict.fromkeys(budget.file for budget in budgets)), evaluate(chosen, earlier))
+
+
+def budget_file(file: str | Path | None = None) -> Path:
+    """The file that is meant: the one named, that of the folder named, else the nearest at or above the working folder.
+
+    Raises UsageError where it does not exist: no other file answers in the place of one that was named.
+    """
+    if file is None:
+        return find_file(Path.cwd())
+    if not str(file):
+        raise UsageError("the name of the budget file is empty", "name it, or leave it out for the nearest kvcalc.yaml upwards")
+    path = _existing(file, "`kvcalc init MODEL --output FILE` writes one")
+    if not path.is_dir():
+        return path
+    found = file_in(path.resolve())
+    if found is None:
+        raise UsageError(f"{clean(file)}: the folder has no {FILE_NAMES[0]}", "`kvcalc init MODEL --output FILE` writes one")
+    return found
+
+
+def nearest_files(changed: Sequence[str | Path]) -> tuple[Path, ...]:
+    """The budget files that files of a change belong to, each once: the nearest at or above each, as pre-commit names them.
+
+    Raises UsageError for a file above which no budgets stand.
+    """
+    found: dict[Path, None] = {}
+    for file in changed:
+        path = Path(file).resolve()
+        found[path if path.name in FILE_NAMES else find_file(path.parent)] = None
+    return tuple(found)
 
 
 def _existing(file: str | Path, hint: str) -> Path:

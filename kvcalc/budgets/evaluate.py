@@ -32,16 +32,20 @@ def evaluate(budgets: Sequence[Budget], baseline: Mapping[str, int] | None = Non
 
     Models are taken one by one: each is read, or asked of the Hub, once, and none has to stay in memory.
     """
-    found: dict[str, Verdict] = {}
+    found: dict[tuple[str, str], Verdict] = {}
     for _, group in groupby(sorted(budgets, key=_model_of), _model_of):
         asked = list(group)
         try:
             architecture = load(asked[0].request.model)
         except KvcalcError as error:
-            found |= {budget.name: Verdict(budget, "error", error=error) for budget in asked}
+            found |= {_key(budget): Verdict(budget, "error", error=error) for budget in asked}
         else:
-            found |= {budget.name: _verdict(Case(budget, architecture, baseline)) for budget in asked}
-    return tuple(found[budget.name] for budget in budgets)
+            found |= {_key(budget): _verdict(Case(budget, architecture, baseline)) for budget in asked}
+    return tuple(found[_key(budget)] for budget in budgets)
+
+
+def _key(budget: Budget) -> tuple[str, str]:
+    return budget.file, budget.name
 
 
 def _model_of(budget: Budget) -> str:

@@ -104,15 +104,31 @@ class Budget:
 
 
 def find_file(start: Path) -> Path:
-    """The nearest budget file at or above `start`. Raises UsageError if there is none."""
+    """The nearest budget file at or above `start`. Raises UsageError if there is none, and as `file_in` does."""
     for folder in (start, *start.parents):
-        for name in FILE_NAMES:
-            if (folder / name).is_file():
-                return folder / name
+        found = file_in(folder)
+        if found is not None:
+            return found
     raise UsageError(
         f"no {FILE_NAMES[0]} in this folder or above it",
         "`kvcalc init MODEL` writes one, or name a file: `kvcalc check path/to/kvcalc.yaml`",
     )
+
+
+def file_in(folder: Path) -> Path | None:
+    """The budget file of one folder, None where it has none.
+
+    Whatever bears the name counts: a broken link must not let a parent's file answer in its place. Raises UsageError for one that is
+    no file, and where a folder has two.
+    """
+    there = [folder / name for name in FILE_NAMES if os.path.lexists(folder / name)]
+    if not there:
+        return None
+    if len(there) > 1:
+        raise UsageError(f"{_shown(there[0])} and {_shown(there[1])} both hold budgets, and only one can be meant", "keep one of them")
+    if not there[0].is_file():
+        raise UsageError(f"{_shown(there[0])} is not a file that can be read", "mend the link, or put the budgets there")
+    return there[0]
 
 
 def read_budgets(path: Path) -> tuple[Budget, ...]:

@@ -10,6 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
+from kvcalc.core import inputs
 from kvcalc.core.errors import EXIT_INTERRUPTED, EXIT_OK, InternalError, KvcalcError
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def run(arguments: Sequence[str]) -> int:
     from kvcalc.render.output import close_streams, tolerate_any_text
 
     tolerate_any_text()
+    inputs.forget()
     try:
         code = _dispatch(list(arguments))
     except KvcalcError as error:

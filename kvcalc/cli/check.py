@@ -19,6 +19,8 @@ app = make_app()
 _ROOTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 #: Reports by the ending of `--output`.
 _REPORT_ENDINGS = {"sarif": "sarif", "xml": "junit"}
+#: What the first lines of a report hold, by format: JSON and YAML, JUnit, SARIF, GitLab.
+_REPORT_SIGNS = (b"kvcalc.check/1", b'<testsuites name="kvcalc"', b"sarif-2.1.0", b"kvcalc-budget")
 #: How an error about a file begins.
 _PLACE = re.compile(r"([^:\n]+):([1-9][0-9]*): ")
 
@@ -32,8 +34,11 @@ Examples:
 
 @app.command(epilog=_EXAMPLES)
 def check(
-    file: Annotated[str | None, typer.Argument(metavar="FILE", help="Budgets. [the nearest kvcalc.yaml upwards]")] = None,
+    file: Annotated[list[str] | None, typer.Argument(metavar="FILE", help="Budgets. [the nearest kvcalc.yaml upwards]")] = None,
     *,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="The FILEs are those of a change: each leads to the budgets nearest to it.")
+    ] = False,
     config: Annotated[str | None, typer.Option("--config", metavar="FILE", help="The same as FILE.")] = None,
     only: Annotated[list[str] | None, typer.Option("--only", metavar="NAME", help="Only this budget; repeatable.")] = None,
     baseline: Annotated[str | None, typer.Option("--baseline", metavar="FILE", help="An earlier JSON answer, for growth.")] = None,
@@ -59,7 +64,7 @@ def check(
     from kvcalc.render.documents import as_json
     from kvcalc.render.output import write
 
-    if file is not None and config is not None:
+    if file and config is not None:
         raise UsageError("FILE and --config name the budgets twice", "give one of them")
     if update_baseline and baseline is None:
         raise UsageError("--update-baseline needs the file to write", "add --baseline FILE")
@@ -67,9 +72,11 @@ def check(
         raise UsageError("--update-baseline writes the figures of every budget, and --only leaves some out", "leave one of them out")
     format_ = _known_format(format_, output)
     reports = [_report(text) for text in report or ()]
+    files = _budget_files(file or ([config] if config is not None else []), changed=changed)
+    _clear([path for _, path in reports] + ([output] if output else []), [*files, *([baseline] if baseline else [])])
     try:
         # While the baseline is being replaced there is none to compare with: growth limits must not stop the update.
-        gate = ask(file or config, baseline=None if update_baseline else baseline, only=only or (), replacing_baseline=update_baseline)
+        gate = ask(files, baseline=None if update_baseline else baseline, only=only or (), replacing_baseline=update_baseline)
     except KvcalcError as error:
         if format_ == "github":
             _annotate(error, output)
@@ -82,6 +89,41 @@ def check(
         write(as_json(document), baseline)
     code = gate.exit_code
     return EXIT_OK if exit_zero and code == EXIT_OVER_BUDGET else code
+
+
+def _budget_files(given: list[str], *, changed: bool) -> list[Path]:
+    """The budget files that the command line means, each once. Raises UsageError for one that does not exist."""
+    from kvcalc.budgets.check import budget_file, nearest_files
+
+    if changed:
+        return list(nearest_files(given))
+    return list(dict.fromkeys(budget_file(name) for name in given)) if given else [budget_file()]
+
+
+def _clear(outputs: list[str], read: list[str | Path]) -> None:
+    """Remove the reports of an earlier run: whatever becomes of this one, they must not stand for it.
+
+    Raises UsageError, before anything is removed, for an output that is one of the files that are read, or stands twice.
+    """
+    places = [Path(output).expanduser() for output in outputs if output != "-"]
+    for index, place in enumerate(places):
+        if any(place.exists() and Path(file).exists() and place.samefile(file) for file in read):
+            raise UsageError(f"'{clean(place)}' is read by this command, and an output never replaces an input", "write to another file")
+        if any(place.resolve() == other.resolve() for other in places[:index]):
+            raise UsageError(f"'{clean(place)}' is to be written twice", "give each report a file of its own")
+    for place in places:
+        if place.is_file() and not place.is_symlink() and _is_report(place):
+            place.unlink()
+
+
+def _is_report(place: Path) -> bool:
+    """The file is an earlier answer of this command: nothing else is ever removed."""
+    try:
+        with place.open("rb") as file:
+            beginning = file.read(4096)
+    except OSError:
+        return False
+    return beginning.strip() == b"[]" or any(sign in beginning for sign in _REPORT_SIGNS)  # GitLab's report of no finding is an empty list
 
 
 def _known_format(name: str | None, output: str | None) -> str | None:

@@ -121,6 +121,7 @@ def _logs(logs: list[str], model: str | None, known: dict[str, Any], format_: st
 def _read(log: str, model: str | None, known: dict[str, Any]) -> Reconciliation:
     import sys
 
+    from kvcalc.core import inputs
     from kvcalc.reconcile import reconcile as ask
     from kvcalc.sources.files import user_path
 
@@ -129,6 +130,7 @@ def _read(log: str, model: str | None, known: dict[str, Any]) -> Reconciliation:
     path = user_path(log)
     try:
         with path.open("rb") as stream:
+            inputs.note(stream.fileno())
             return ask(stream, clean(path.name), model, given=known)
     except OSError as error:
         hint = "paste the lines into standard input: kvcalc reconcile - --model MODEL" if any(sign in log for sign in " \n") else ""

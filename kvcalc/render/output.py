@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from kvcalc.core import inputs
 from kvcalc.core.errors import UsageError
 from kvcalc.core.units import clean
 
@@ -155,6 +156,8 @@ def _write_file(data: bytes, file: str) -> None:
     from kvcalc.sources.files import user_path
 
     path = Path(os.path.realpath(user_path(file)))
+    if inputs.has(path):
+        raise UsageError(f"--output: '{clean(file)}' is what was read, and an output never replaces an input", "write to another file")
     try:
         if path.exists() and not path.is_file():
             path.write_bytes(data)  # a device or a pipe cannot be replaced

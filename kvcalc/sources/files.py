@@ -14,6 +14,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.core import inputs
 from kvcalc.core.errors import InvalidConfigError, UnknownModelError, UsageError
 from kvcalc.core.units import MIB, clean
 
@@ -85,6 +86,7 @@ def read_bytes(path: Path, limit: int = LARGEST_CONFIG) -> bytes:
     except (OSError, ValueError) as error:
         raise InvalidConfigError(f"{shown(path)}: cannot be opened ({_reason(error)})") from None
     try:
+        inputs.note(handle)
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
             raise InvalidConfigError(f"{shown(path)}: is not a regular file", "give a file, or `-` to read standard input")

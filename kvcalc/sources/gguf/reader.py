@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kvcalc.core import inputs
 from kvcalc.core.errors import InvalidConfigError
 from kvcalc.core.units import clean
 from kvcalc.sources.gguf.stream import Stream
@@ -122,6 +123,7 @@ def opened(path: Path) -> Iterator[Stream]:
             except OSError as error:
                 raise InvalidConfigError(f"{name}: cannot be read ({clean(error.strerror or 'unreadable').lower()})") from None
 
+        inputs.note(handle)
         yield Stream(fetch, name, os.fstat(handle).st_size)
     finally:
         os.close(handle)
