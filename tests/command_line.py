@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     import pytest
 
 
+#: `kvcalc …` as a process that Ctrl-C reaches, also where the tests run in the background and ignore it themselves.
+INTERRUPTIBLE = (
+    sys.executable,
+    "-c",
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.executable, [sys.executable, '-m', 'kvcalc', *sys.argv[1:]])",
+)
+
+
 class Answer(NamedTuple):
     code: int
     out: str

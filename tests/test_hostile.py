@@ -14,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from command_line import Answer, asking
+from command_line import INTERRUPTIBLE, Answer, asking
 
 from kvcalc.core.errors import EXIT_INTERRUPTED, EXIT_NOT_EVALUATED, EXIT_OK, EXIT_USAGE
 
@@ -309,7 +309,10 @@ BATCH = "".join(json.dumps({"id": n, "command": "estimate", "model": "gpt2", "co
 def test_ctrl_c_in_the_middle_of_a_batch_leaves_whole_lines(tmp_path: Path) -> None:
     questions, answers = tmp_path / "q.jsonl", tmp_path / "a.jsonl"
     questions.write_text(BATCH * 20)
-    with answers.open("wb") as out, subprocess.Popen([*PROGRAM, "batch", str(questions)], stdout=out, stderr=subprocess.PIPE) as running:
+    with (
+        answers.open("wb") as out,
+        subprocess.Popen([*INTERRUPTIBLE, "batch", str(questions)], stdout=out, stderr=subprocess.PIPE) as running,
+    ):
         assert running.stderr is not None
         while answers.stat().st_size < 10_000:
             assert running.poll() is None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import typer
+from command_line import INTERRUPTIBLE
 
 import kvcalc
 from kvcalc.cli.app import COMMANDS
@@ -129,7 +130,7 @@ def test_ctrl_c_is_exit_130_and_silent(ask: Callable[..., Answer], monkeypatch: 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals and pipes of POSIX")
 def test_ctrl_c_while_waiting_for_standard_input() -> None:
-    with subprocess.Popen([*PROGRAM, "batch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen([*INTERRUPTIBLE, "batch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
