@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.errors import InvalidConfigError
 from kvcalc.core.units import clean
+from kvcalc.sources.gguf.reader import Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,10 +78,12 @@ class Metadata:
         return self.integer(key) if self.raw.get(self._name(key)) is not None else None
 
     def array(self, key: str) -> list[int] | None:
-        """An array of whole numbers or truth values, as whole numbers; None where the key is missing or no array."""
+        """An array of whole numbers or truth values, as whole numbers; None where the key is missing or holds one number for all blocks."""
         value = self.raw.get(self._name(key))
-        if not isinstance(value, list | tuple):
+        if value is None or isinstance(value, bool | int | float):
             return None
+        if not isinstance(value, list | tuple) or isinstance(value, Skipped):
+            raise self._error(key, "needs a whole number, or an array of them")
         if len(value) > MOST_BLOCKS:
             raise self._error(key, f"an array has at most {MOST_BLOCKS} entries")
         return [self._checked(int(item) if isinstance(item, bool) else item, key, 0) for item in value]
@@ -104,9 +107,11 @@ class Metadata:
         return [default] * count if isinstance(default, int) else list(default[:count])
 
     def text(self, key: str) -> str:
-        """A text under its full name, or an empty one."""
-        value = self.raw.get(key)
-        return value if isinstance(value, str) else ""
+        """A text under its full name, or an empty one where the file has none. Raises InvalidConfigError for anything else."""
+        value = self.raw.get(key, "")
+        if not isinstance(value, str):
+            raise InvalidConfigError(f"GGUF metadata: '{clean(key, 80)}' is {clean(repr(value), 60)}; needs a text")
+        return value
 
     def flag(self, key: str, *, default: bool) -> bool:
         """A truth value."""

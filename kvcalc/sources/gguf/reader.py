@@ -3,9 +3,9 @@
     "GGUF" · version u32 · n_tensors u64 · n_kv u64 · n_kv x (key · type u32 · value) · n_tensors x info · data
     string = length u64 + UTF-8        array = element type u32 + count u64 + elements
 
-Versions 2 and 3, in the byte order in which the version makes sense. Converters write the architecture's keys before the
-tokenizer's, so reading stops at the first `tokenizer.` key once the architecture and its block count are known; a file in
-another order is read on. Every length is checked against the file before it is believed. (ggml/docs/gguf.md)
+Versions 2 and 3, in the byte order in which the version makes sense. Every key is read: converters write the tokenizer's last, but
+nothing binds them to, and a key of the architecture that stands behind a vocabulary counts as much. Arrays of numbers are jumped
+over, arrays of strings walked by their lengths. Every length is checked against the file before it is believed. (ggml/docs/gguf.md)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 import struct
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc.core import inputs
 from kvcalc.core.errors import InvalidConfigError
@@ -45,16 +45,25 @@ MOST_TEXTS = 2_000_000
 _STRING, _ARRAY = 8, 9
 #: Type number → struct code.
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-_TOKENIZER = "tokenizer."
 _PART = re.compile(r"^(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf$", re.ASCII | re.IGNORECASE)
+
+
+class Skipped(NamedTuple):
+    """A value that was passed over: no key that the cache depends on holds such a one, so whoever reads it there refuses it."""
+
+    what: str
+    length: int
+
+    def __repr__(self) -> str:
+        """`an array of 5,000 strings`."""
+        return f"{self.what} {self.length:,}" + (" characters" if self.what.startswith("a text") else " entries")
 
 
 @dataclass(slots=True)
 class Header:
     """What was read of a header.
 
-    metadata     keys and values; texts and arrays too long to matter are left out
-    complete     every key was read; otherwise reading stopped at the tokenizer
+    metadata     keys and values; of texts and arrays too long to matter, that they are there (Skipped)
     bytes_read   bytes that were fetched for it
     """
 
@@ -62,7 +71,6 @@ class Header:
     order: str
     tensors: int
     metadata: dict[str, Any] = field(default_factory=dict)
-    complete: bool = False
     bytes_read: int = 0
 
 
@@ -129,8 +137,8 @@ def opened(path: Path) -> Iterator[Stream]:
         os.close(handle)
 
 
-def read_header(stream: Stream, *, whole: bool = False) -> Header:
-    """The keys of a GGUF header: all of them if `whole`, else until what the cache depends on is known. Raises InvalidConfigError."""
+def read_header(stream: Stream) -> Header:
+    """The keys of a GGUF header. Raises InvalidConfigError for one that no GGUF file has."""
     reader = _Reader(stream)
     header = reader.begin()
     keys = reader.count("keys", MOST_KEYS)
@@ -140,19 +148,9 @@ def read_header(stream: Stream, *, whole: bool = False) -> Header:
         if key in seen:
             raise InvalidConfigError(f"{stream.name}: key '{clean(key, 60)}' stands twice in the GGUF header")
         seen.add(key)
-        if key.startswith(_TOKENIZER) and not whole and _is_enough(header.metadata):
-            break
-        value = reader.value()
-        if value is not None:
-            header.metadata[key] = value
-    else:
-        header.complete = True
+        header.metadata[key] = reader.value()
     header.bytes_read = stream.fetched
     return header
-
-
-def _is_enough(metadata: dict[str, Any]) -> bool:
-    return f"{metadata.get('general.architecture')}.block_count" in metadata
 
 
 class _Reader:
@@ -200,7 +198,7 @@ class _Reader:
         return self.stream.take(length).decode("utf-8", "replace")
 
     def value(self) -> Any:
-        """The next value; None where it is too long to matter."""
+        """The next value; Skipped where it is too long to matter."""
         kind = self._type()
         if kind == _STRING:
             return self._short_text()
@@ -218,25 +216,25 @@ class _Reader:
         packed = struct.Struct(f"{self.order}{count}{_SCALARS[kind]}")
         return packed.unpack(self.stream.take(packed.size))
 
-    def _short_text(self) -> str | None:
+    def _short_text(self) -> str | Skipped:
         (length,) = self._size.unpack(self.stream.take(8))
         if length <= LONGEST_TEXT:
             return self.stream.take(length).decode("utf-8", "replace")
         self.stream.skip(length)
-        return None
+        return Skipped("a text of", length)
 
-    def _array(self) -> list[Any] | None:
+    def _array(self) -> list[Any] | Skipped:
         kind = self._type()
         (count,) = self._size.unpack(self.stream.take(8))
         if kind == _ARRAY:
             raise InvalidConfigError(f"{self.stream.name}: nests arrays in its GGUF header, which no reader of GGUF accepts")
         if kind == _STRING:
             self._skip_texts(count)
-            return None
+            return Skipped("a list of strings with", count)
         width = struct.calcsize(f"{self.order}{_SCALARS[kind]}")
         if count > LONGEST_ARRAY:
             self.stream.skip(count * width)
-            return None
+            return Skipped("an array of", count)
         return list(self._scalars(kind, count))
 
     def _skip_texts(self, count: int) -> None:

@@ -16,6 +16,7 @@ from kvcalc.core.units import LARGEST, clean
 from kvcalc.sources.gguf.reader import LONGEST_KEY, opened, parts_of, read_header
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from kvcalc.sources.gguf.reader import Header
@@ -66,11 +67,23 @@ MOST_DIMENSIONS = 4
 def weights_bytes(path: Path) -> int:
     """Bytes of all tensors of a GGUF file. Raises InvalidConfigError, also where a part of a split file is missing."""
     total = 0
-    for part in parts_of(path):
+    parts = parts_of(path)
+    for part in parts:
         with opened(part) as stream:
-            header = read_header(stream, whole=True)
+            header = read_header(stream)
+            _check_parts(stream, header, parts)
             total += sum(_tensor_bytes(stream, header) for _ in range(header.tensors))
     return total
+
+
+def _check_parts(stream: Stream, header: Header, parts: Sequence[Path]) -> None:
+    """Raise InvalidConfigError where the header says that the file is split, and the names do not lead to as many parts."""
+    count = header.metadata.get("split.count", len(parts))
+    if not isinstance(count, int) or isinstance(count, bool) or count != len(parts):
+        raise InvalidConfigError(
+            f"{stream.name}: says that it is one of {clean(repr(count), 20)} parts, and its name leads to {len(parts):,}",
+            "give the parts their own names back (x-00001-of-00003.gguf, …), or the size of all with --weights",
+        )
 
 
 def _tensor_bytes(stream: Stream, header: Header) -> int:

@@ -1,8 +1,9 @@
-"""GGUF headers written by the tests: versions, byte orders, early stop, splits, and files that lie."""
+"""GGUF headers written by the tests: versions, byte orders, keys in any order, splits, and files that lie."""
 
 from __future__ import annotations
 
 import os
+import re
 import struct
 import time
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from kvcalc.core.errors import InvalidConfigError, KvcalcError
 from kvcalc.core.units import MIB
-from kvcalc.sources.gguf.reader import first_part, opened, parts_of, read_gguf, read_header, stem_of
+from kvcalc.sources.gguf.reader import Skipped, first_part, opened, parts_of, read_gguf, read_header, stem_of
 from kvcalc.sources.gguf.tensors import weights_bytes
 
 if TYPE_CHECKING:
@@ -45,10 +46,10 @@ def vocabulary(size: int) -> dict[str, Any]:
 VOCABULARY = vocabulary(9000)
 
 
-def header_of(path: Path, data: bytes, *, whole: bool = False) -> Header:
+def header_of(path: Path, data: bytes) -> Header:
     path.write_bytes(data)
     with opened(path) as stream:
-        return read_header(stream, whole=whole)
+        return read_header(stream)
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -56,7 +57,7 @@ def header_of(path: Path, data: bytes, *, whole: bool = False) -> Header:
 def test_both_versions_in_both_byte_orders(tmp_path: Path, version: int, order: str) -> None:
     header = header_of(tmp_path / "x.gguf", gguf_bytes(LLAMA, [Tensor("a", (32, 4))], version=version, order=order))
     assert header.metadata == LLAMA
-    assert (header.version, header.order, header.tensors, header.complete) == (version, order, 1, True)
+    assert (header.version, header.order, header.tensors) == (version, order, 1)
 
 
 def test_every_type_of_value(tmp_path: Path) -> None:
@@ -92,24 +93,37 @@ def test_every_type_of_value(tmp_path: Path) -> None:
         [],
         "é" * 10,
     ]
-    assert "m" not in found
-    assert "n" not in found
+    assert str(found["m"]) == "a list of strings with 3 entries"
+    assert str(found["n"]) == "a text of 14,000 characters"
 
 
-def test_a_vocabulary_of_150_000_tokens_is_not_read(tmp_path: Path) -> None:
+def test_a_vocabulary_of_150_000_tokens_is_walked_and_not_kept(tmp_path: Path) -> None:
     path = tmp_path / "x.gguf"
     header = header_of(path, gguf_bytes(LLAMA | vocabulary(150_000)))
     assert path.stat().st_size > 6 * MIB
-    assert header.bytes_read < MIB
-    assert header.metadata == LLAMA
-    assert not header.complete
+    assert {key: value for key, value in header.metadata.items() if key in LLAMA} == LLAMA
+    assert sum(isinstance(value, Skipped) for value in header.metadata.values()) == len(vocabulary(1)) - 1
 
 
-def test_a_file_in_another_order_is_read_on(tmp_path: Path) -> None:
-    late = {"general.architecture": "llama"} | VOCABULARY | {key: value for key, value in LLAMA.items() if key != "general.architecture"}
-    header = header_of(tmp_path / "x.gguf", gguf_bytes(late))
-    assert header.metadata["llama.block_count"] == 4
-    assert header.complete
+@pytest.mark.parametrize("key", sorted(set(LLAMA) - {"general.architecture"}))
+def test_a_key_behind_the_vocabulary_counts_as_much(tmp_path: Path, key: str) -> None:
+    late = {name: value for name, value in LLAMA.items() if name != key} | VOCABULARY | {key: LLAMA[key]}
+    path = tmp_path / "x.gguf"
+    path.write_bytes(gguf_bytes(late))
+    behind = read_gguf(path)
+    path.write_bytes(gguf_bytes(LLAMA | VOCABULARY))
+    assert behind == read_gguf(path)
+
+
+@pytest.mark.parametrize("value", ["8", ["8"] * 4, [8] * 5000, "8" * 5000, [1.5] * 4])
+@pytest.mark.parametrize(
+    "key", ["llama.attention.head_count_kv", "llama.block_count", "llama.attention.key_length", "llama.embedding_length"]
+)
+def test_a_key_of_another_type_is_an_error_and_never_absent(tmp_path: Path, key: str, value: Any) -> None:
+    path = tmp_path / "x.gguf"
+    path.write_bytes(gguf_bytes(LLAMA | {key: value}))
+    with pytest.raises(InvalidConfigError, match=re.escape(key)):
+        read_gguf(path)
 
 
 def test_an_architecture_from_a_file(tmp_path: Path) -> None:
@@ -237,3 +251,15 @@ def test_mutated_headers_never_surprise(tmp_path_factory: pytest.TempPathFactory
                 read(path)
             except KvcalcError as error:
                 assert "Traceback" not in error.message  # noqa: PT017  any KvcalcError will do
+
+
+def test_a_renamed_part_of_a_split_file_has_no_known_size(tmp_path: Path) -> None:
+    split = LLAMA | {"split.no": Typed(UINT8, 0), "split.count": Typed(UINT8, 2)}
+    path = tmp_path / "renamed.gguf"
+    path.write_bytes(gguf_bytes(split, [Tensor("a", (32, 4))]))
+    assert read_gguf(path).layers.count == 4
+    with pytest.raises(InvalidConfigError, match="one of 2 parts"):
+        weights_bytes(path)
+    for number in (1, 2):
+        (tmp_path / f"x-0000{number}-of-00002.gguf").write_bytes(gguf_bytes(split, [Tensor("a", (32, 4))]))
+    assert weights_bytes(tmp_path / "x-00002-of-00002.gguf") == 2 * 32 * 4 * 2
