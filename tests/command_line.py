@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc.cli.app import run
+from kvcalc.sources import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,7 @@ def asking(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
     def answer(*arguments: str, stdin: str | bytes = b"") -> Answer:
         given = stdin if isinstance(stdin, bytes) else stdin.encode("utf-8", "surrogateescape")
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        resolve._from_stdin.cache_clear()  # another process would read its own
         capsys.readouterr()
         code = run(arguments)
         return Answer(code, *capsys.readouterr())
