@@ -31,7 +31,8 @@ from urllib.request import (
 
 from kvcalc.core.errors import GatedError, HubUnavailableError, KvcalcError, NotFoundError, UsageError
 from kvcalc.core.units import clean
-from kvcalc.sources.addresses import may_be_asked, shown
+from kvcalc.sources.addresses import may_be_asked, may_lead, shown
+from kvcalc.sources.deadline import LateError, within
 from kvcalc.sources.gguf.reader import first_part, read_header, stem_of
 from kvcalc.sources.gguf.stream import LARGEST_HEADER, Stream
 
@@ -110,6 +111,10 @@ class _Redirects(HTTPRedirectHandler):
         target, origin = urlsplit(newurl), urlsplit(req.full_url)
         if not may_be_asked(target) or target.username is not None:
             raise HubUnavailableError(f"{shown(origin)} redirects to an address that is not https", "download the file and give its path")
+        if not may_lead(origin, target):
+            raise HubUnavailableError(
+                f"{shown(origin)} redirects from the web into a network inside", "download the file and give its path"
+            )
         new = super().redirect_request(req, fp, code, msg, headers, newurl)
         token = req.get_header("Authorization")
         if new is not None and token and target.netloc == origin.netloc and target.scheme == origin.scheme:
@@ -146,10 +151,11 @@ class Remote:
             self._whole.close()
 
     def _fetch(self, offset: int, size: int) -> bytes:
+        ask = self._sequentially if self._whole is not None else self._range
         try:
-            if self._whole is not None:
-                return self._sequentially(offset, size)
-            return self._range(offset, size)
+            return within(self._until - time.monotonic(), lambda: ask(offset, size))
+        except LateError:
+            raise self._late() from None
         except HTTPError as error:
             with error:
                 if error.code == 416:
@@ -224,10 +230,13 @@ class Remote:
 
     def _some(self, response: HTTPResponse, count: int) -> bytes:
         if time.monotonic() > self._until:
-            raise HubUnavailableError(f"{self.stream.name}: the header did not arrive within {DEADLINE} seconds", "download the file")
+            raise self._late()
         chunk = response.read1(min(count, 1 << 16))
         self._read += len(chunk)
         return chunk
+
+    def _late(self) -> HubUnavailableError:
+        return HubUnavailableError(f"{self.stream.name}: the header did not arrive within {DEADLINE} seconds", "download the file")
 
     def _refused(self, status: int) -> KvcalcError:
         name = self.stream.name

@@ -26,9 +26,10 @@ from kvcalc.core.errors import (
     nearest,
 )
 from kvcalc.core.units import MIB, clean, human
-from kvcalc.sources.addresses import may_be_asked
+from kvcalc.sources.addresses import may_be_asked, shown
+from kvcalc.sources.deadline import LateError, within
 from kvcalc.sources.files import LARGEST_CONFIG, read_bytes, read_json
-from kvcalc.sources.hf.hub_guard import Stopped, guarded
+from kvcalc.sources.hf.hub_guard import DEADLINE, Stopped, guarded
 from kvcalc.sources.waiting import waiting
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ MOST_LISTED = 6
 #: Seconds before a server's error (HTTP 5xx) is asked about once more.
 PAUSE = 1.0
 
-_REPO = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?", re.ASCII)
+#: A name begins and ends with a letter, a digit or an underscore, and does not end in .git (huggingface_hub, validate_repo_id).
+_NAME = r"(?![^/]*\.git(?:/|$))[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?"
+_REPO = re.compile(rf"(?=.{{1,96}}$){_NAME}(?:/{_NAME})?", re.ASCII)
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,200}", re.ASCII)
 _DEFAULT_REVISION = "main"
 
@@ -157,7 +160,7 @@ class Repository:
                 f"{self.repo} is an adapter, which has no cache of its own", f"ask for its base model{': ' + base if base else ''}"
             )
         if ggufs:
-            endpoint = str(_client().constants.ENDPOINT)
+            endpoint = shown(urlsplit(str(_client().constants.ENDPOINT)))
             return NotFoundError(
                 f"{self.repo} has no config.json, only GGUF files: {_listed(ggufs)}",
                 f"name one of them: {endpoint}/{self.repo}/resolve/{self.revision}/{ggufs[0]}",
@@ -333,7 +336,9 @@ def _asked(request: Callable[[], _T], limit: int) -> _T:
     client = _client()
     try:
         with guarded(client.get_session(), limit):
-            return request()
+            return within(DEADLINE, request)
+    except LateError:
+        raise _FailedError(Stopped(f"did not arrive within {DEADLINE} seconds")) from None
     except KvcalcError:
         raise
     except Exception as failure:  # noqa: BLE001  proxies, certificates and answers of every kind

@@ -17,10 +17,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from kvcalc.sources.addresses import may_be_asked
+from kvcalc.sources.addresses import may_be_asked, may_lead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from urllib.parse import SplitResult
 
 #: Seconds for one file, redirects and all.
 DEADLINE = 60
@@ -54,11 +55,20 @@ class _Limits:
         self.limit = limit
         self.until = time.monotonic() + DEADLINE
         self.requests = 0
+        self.origin: SplitResult | None = None
 
     def count(self) -> None:
         self.requests += 1
         if self.requests > MOST_REQUESTS:
             raise Stopped("leads from address to address without end")
+
+    def may_ask(self, address: SplitResult) -> None:
+        """The first address is the endpoint's, every further one where it led to."""
+        if not may_be_asked(address):
+            raise Stopped("lies at an address that is not https")
+        if self.origin is not None and not may_lead(self.origin, address):
+            raise Stopped("leads from the web into a network inside")
+        self.origin = self.origin or address
 
     def in_time(self) -> None:
         if time.monotonic() > self.until:
@@ -91,8 +101,7 @@ def _before(request: Any) -> None:
         return
     limits.in_time()
     limits.count()
-    if not may_be_asked(urlsplit(str(request.url))):
-        raise Stopped("lies at an address that is not https")
+    limits.may_ask(urlsplit(str(request.url)))
     request.headers["Accept-Encoding"] = "identity"
 
 

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from kvcalc.sources.hf import hub_guard
+from kvcalc.core.errors import UnknownModelError
+from kvcalc.sources.hf import hub, hub_guard
 from kvcalc.sources.hf.hub_guard import Stopped, guarded
 
 if TYPE_CHECKING:
@@ -321,3 +322,26 @@ def test_a_body_that_trickles_is_stopped_and_others_are_not_touched(monkeypatch:
     for hook in (*session.event_hooks["request"], *session.event_hooks["response"]):
         hook(foreign)
     assert (foreign.headers, type(foreign.stream)) == ({}, SyncByteStream)
+
+
+@pytest.mark.parametrize(
+    "repo",
+    [
+        "org/name.git",
+        "org/name-",
+        "org/name.",
+        "org./x",
+        "org-/x",
+        "-org/x",
+        "org/.x",
+        "a" * 97,
+        "org/" + "b" * 93,
+        "org//x",
+        "org/x/y",
+        "org/n--x",
+        "org/n..x",
+    ],
+)
+def test_a_name_that_no_repository_has(repo: str) -> None:
+    with pytest.raises(UnknownModelError, match="neither a file nor a Hub repository name"):
+        hub.load_repo(repo)
