@@ -155,6 +155,7 @@ class Remote:
         try:
             return within(self._until - time.monotonic(), lambda: ask(offset, size))
         except LateError:
+            self._whole = None  # closing it would wait for whoever still reads it
             raise self._late() from None
         except HTTPError as error:
             with error:
