@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.errors import InvalidConfigError
 from kvcalc.core.units import clean
-from kvcalc.sources.gguf.reader import Skipped
+from kvcalc.sources.gguf.skipped import Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

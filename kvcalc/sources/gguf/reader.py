@@ -15,11 +15,12 @@ import re
 import struct
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kvcalc.core import inputs
 from kvcalc.core.errors import InvalidConfigError
 from kvcalc.core.units import clean
+from kvcalc.sources.gguf.skipped import Skipped
 from kvcalc.sources.gguf.stream import Stream
 
 if TYPE_CHECKING:
@@ -46,17 +47,6 @@ _STRING, _ARRAY = 8, 9
 #: Type number → struct code.
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _PART = re.compile(r"^(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf$", re.ASCII | re.IGNORECASE)
-
-
-class Skipped(NamedTuple):
-    """A value that was passed over: no key that the cache depends on holds such a one, so whoever reads it there refuses it."""
-
-    what: str
-    length: int
-
-    def __repr__(self) -> str:
-        """`an array of 5,000 strings`."""
-        return f"{self.what} {self.length:,}" + (" characters" if self.what.startswith("a text") else " entries")
 
 
 @dataclass(slots=True)

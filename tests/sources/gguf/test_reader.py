@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from kvcalc.core.errors import InvalidConfigError, KvcalcError
 from kvcalc.core.units import MIB
-from kvcalc.sources.gguf.reader import Skipped, first_part, opened, parts_of, read_gguf, read_header, stem_of
+from kvcalc.sources.gguf.reader import first_part, opened, parts_of, read_gguf, read_header, stem_of
+from kvcalc.sources.gguf.skipped import Skipped
 from kvcalc.sources.gguf.tensors import weights_bytes
 
 if TYPE_CHECKING:
