@@ -35,7 +35,11 @@ def list_(
 
     wanted = (text or "").strip().lower()
     rows = [asdict(gpu) for gpu in gpus().values() if wanted in f"{gpu.id} {gpu.name} {gpu.vendor}".lower()]
-    notes = ["nominal: the capacity as sold, of which the driver keeps a part"] if rows else [options.no_match(wanted, gpus())]
+    notes = (
+        ["measured: the median of public prints of engines; nominal: the capacity as sold, of which the driver keeps a part"]
+        if rows
+        else [options.no_match(wanted, gpus())]
+    )
     document: dict[str, Any] = {
         "schema": "kvcalc.gpus/1",
         "model": None,

@@ -17,7 +17,9 @@ from kvcalc.core.units import clean
 class Gpu:
     """One accelerator.
 
-    memory       bytes: the total that the driver reports ("reported"), or the capacity as sold ("nominal"), as `known` says
+    memory       bytes: the total that engines divide, as they print it ("measured"), or the capacity as sold ("nominal"), as `known` says
+    prints       how many public prints the measured total stands on; `low` and `high` are the least and the largest of them
+    windows      the total under Windows and WSL, where a print is known
     bandwidth    bytes per second of its memory
     capability   CUDA compute capability x 10 (90 = Hopper, 100 = Blackwell data centre); None for other vendors
     """
@@ -31,6 +33,10 @@ class Gpu:
     capability: int | None
     source: str
     read: str
+    prints: int = 0
+    low: int | None = None
+    high: int | None = None
+    windows: int | None = None
 
 
 @cache

@@ -30,17 +30,16 @@ if TYPE_CHECKING:
     from kvcalc.questions.request import Request
 
 
-_MEMORY_KNOWN = {
-    "reported": "exact: the total that the driver reports",
-    "nominal": "estimated: the capacity as sold, of which the driver keeps a part",
-}
+#: Of a capacity as sold a driver keeps up to so much; measured cards lie between 0 and 8 per cent below theirs.
+_KEPT = Fraction(8, 100)
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
     """One device's memory, divided.
 
-    kv_low, kv_likely, kv_high     bytes for the cache under the high, likely and low overhead; never below 0
+    kv_low, kv_likely, kv_high     bytes for the cache under the high, likely and low overhead, and the least, the usual and the largest
+                                   total of such a card; never below 0
     sure                           how each figure is known: exact, given or estimated, with where it comes from
     """
 
@@ -107,17 +106,33 @@ def memory_budget(
     )
     share = share_of(request.engine, gpu)
     total = gpu.memory if memory is None else memory
-    sure = {"memory": "given" if memory is not None else _MEMORY_KNOWN[gpu.known] + f" ({gpu.source})"}
+    least, most = (total, total) if memory is not None else _range(gpu)
+    sure = {"memory": "given" if memory is not None else how_known(gpu)}
     fraction = _utilization(share, request, gpu, utilization, sure)
     held = weights_per_device(architecture, workload, weights, measured, weight_dtype, sure)
     low, likely, high = share.overhead if overhead is None else (overhead, overhead, overhead)
     sure["overhead"] = "given" if overhead is not None else "exact: none" if share.is_nothing else f"estimated: {share.source}"
 
-    def left(spent: int) -> int:
+    def left(total: int, spent: int) -> int:
         room = (total - held - spent) * fraction if share.free else math.ceil(total * fraction) - held - spent
         return max(0, math.floor(room))
 
-    return MemoryBudget(gpu, total, fraction, held, likely, left(high), left(likely), left(low), sure)
+    return MemoryBudget(gpu, total, fraction, held, likely, left(least, high), left(total, likely), left(most, low), sure)
+
+
+def how_known(gpu: Gpu) -> str:
+    """How the memory of a card is known, in words."""
+    if gpu.known == "measured":
+        prints = "one public print" if gpu.prints == 1 else f"the median of {gpu.prints} public prints"
+        return f"measured: what engines print as its total, {prints}"
+    return f"estimated: the capacity as sold, of which the driver keeps a part ({gpu.source})"
+
+
+def _range(gpu: Gpu) -> tuple[int, int]:
+    """The least and the largest total that such a card is known, or must be expected, to have."""
+    if gpu.low is not None and gpu.high is not None:
+        return gpu.low, gpu.high
+    return math.floor(gpu.memory * (1 - _KEPT)), gpu.memory
 
 
 def utilization_for(engine: str, memory: MemoryBudget, needed: int) -> tuple[str, Fraction] | None:

@@ -25,15 +25,23 @@ def test_rows_can_be_used(gpu: object) -> None:
     assert 6 * GIB <= gpu.memory <= 512 * GIB
     assert 10**11 <= gpu.bandwidth <= 10**13
     assert (gpu.capability is not None) == (gpu.vendor == "nvidia")
-    assert gpu.known in ("reported", "nominal")
+    assert gpu.known in ("measured", "nominal")
+    assert (gpu.known == "measured") == (gpu.prints > 0)
+    if gpu.prints:
+        assert gpu.low is not None
+        assert gpu.high is not None
+        assert gpu.low <= gpu.memory <= gpu.high
+    assert gpu.windows is None or gpu.windows >= gpu.memory * 0.99
     assert gpu.source
     assert gpu.read
 
 
-def test_totals_that_drivers_report() -> None:
-    assert get_gpu("h100-80gb").memory == 81_559 * 1024**2
-    assert get_gpu("h200-141gb").memory == 143_771 * 1024**2
-    assert get_gpu("L4-24GB").memory == 23_034 * 1024**2
+def test_totals_are_those_that_engines_print() -> None:
+    """Medians of public prints in GiB, to the nearest MiB: CUDA's total, below the one that nvidia-smi shows."""
+    for name, gib in {"h100-80gb": 79.18, "h200-141gb": 139.80, "t4-16gb": 14.56, "b300-288gb": 267.69, "rtx4090-24gb": 23.64}.items():
+        assert abs(get_gpu(name).memory - gib * GIB) <= 2**20, name
+    assert get_gpu("rtx4090-24gb").windows == 24_564 * 1024**2
+    assert get_gpu("m3ultra-512gb").memory < 512 * GIB * 0.95
 
 
 def test_counts_and_near_misses() -> None:
