@@ -102,7 +102,8 @@ def test_the_share_of_a_card() -> None:
     request = parse_request({"model": "llama-3.1-8b", "engine": "toy", "gpu": "h100-80gb"})
     found = memory_budget(load("llama-3.1-8b"), request, weights=16 * GIB)
     assert found.kv_likely == -(-found.memory * 4 // 5) - 16 * GIB - 2 * GIB
-    assert found.kv_low == found.kv_likely - GIB
+    assert found.gpu.low is not None
+    assert found.kv_low == -(-found.gpu.low * 4 // 5) - 16 * GIB - 3 * GIB
     given = parse_request({"model": "llama-3.1-8b", "engine": "toy", "gpu": "h100-80gb", "engine_args": {"memory_share": 0.5}})
     assert memory_budget(load("llama-3.1-8b"), given, weights=0, overhead=0).kv_likely == -(-found.memory // 2)
     bare = parse_request({"model": "llama-3.1-8b", "engine": "bare", "gpu": "h100-80gb"})

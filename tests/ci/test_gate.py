@@ -132,13 +132,13 @@ def test_a_memory_that_is_too_small_names_its_remedies_too(repository: Repositor
 
 
 def test_the_card_and_what_it_leaves_for_the_cache_stand_beside_the_limits_on_it(repository: Repository) -> None:
-    """24 GiB as the driver reports an L4 (24,152,899,584 B), 0.92 of it, without 15 GiB of weights and an overhead of 2 GiB."""
+    """an L4's 22.04 GiB as engines print them (23,660,068,864 B), 0.92 of it, without 15 GiB of weights and an overhead of 2 GiB."""
     card = {"context": "32k", "engine": "vllm", "gpu": "l4-24gb", "weights": "15GiB", "overhead": "2GiB", "limits": {"min_sequences": 8}}
-    left = -(-24_152_899_584 * 92 // 100) - 17 * GIB
+    left = -(-23_660_068_864 * 92 // 100) - 17 * GIB
     repository.budgets(card, card | {"tensor_parallel": 2}, {"context": "8k", "limits": {"total": "1GiB"}})
     code, out, _ = repository.kvcalc("check")
     assert code == 1
-    assert f"memory     {left:,} B (3.69 GiB) for the cache on each l4-24gb" in out
+    assert f"memory     {left:,} B (3.27 GiB) for the cache on each l4-24gb" in out
     assert "asked      ./config.json on vllm, 32,768 tokens x 1, bf16, 1 x l4-24gb" in out
     assert "./config.json on vllm, 32,768 tokens x 1, bf16, 2 x l4-24gb" in out
     budgets = json.loads(repository.kvcalc("check", "--format", "json")[1])["budgets"]
@@ -146,7 +146,7 @@ def test_the_card_and_what_it_leaves_for_the_cache_stand_beside_the_limits_on_it
     assert budgets[0]["kv_bytes_per_device"] == left
     assert budgets[2]["kv_bytes_per_device"] is None
     for name in ("github", "markdown", "junit", "sarif", "gitlab"):
-        assert f"{left:,} B (3.69 GiB) for the cache on each l4-24gb" in repository.kvcalc("check", "--format", name)[1]
+        assert f"{left:,} B (3.27 GiB) for the cache on each l4-24gb" in repository.kvcalc("check", "--format", name)[1]
 
 
 def test_where_no_single_change_is_enough_it_says_so(repository: Repository) -> None:

@@ -176,7 +176,7 @@ def test_the_memory_is_that_of_the_refusal_not_of_an_earlier_start() -> None:
 
 
 def test_on_a_card_that_is_known_the_step_is_of_that_card() -> None:
-    """5.51 GiB are missing of the 22.49 GiB that an L4's driver reports: 0.25."""
+    """5.51 GiB are missing of the 22.04 GiB that engines print as an L4's total: 0.25."""
     found = reconcile(io.BytesIO(REFUSED.encode()), "server.log", "llama-3.1-8b", given={"gpu": "l4-24gb"}).trouble
     assert found is not None
-    assert found.ways[0].text == "higher by 0.25: 5.51 GiB of 22.49 GiB, if nothing else uses them"
+    assert found.ways[0].text == "higher by 0.25: 5.51 GiB of 22.04 GiB, if nothing else uses them"
