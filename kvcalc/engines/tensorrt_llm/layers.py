@@ -13,11 +13,30 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.formats import FORMATS
-from kvcalc.core.states import Chunked, Full, Index, Latent, Nothing, Recurrent, Shared, Sliding
+from kvcalc.core.states import (
+    Chunked,
+    Compressed,
+    Cross,
+    Fixed,
+    Full,
+    GatedDeltaNet,
+    Index,
+    Kda,
+    Latent,
+    Lightning,
+    Mamba1,
+    Mamba2,
+    Nothing,
+    RgLru,
+    Rwkv,
+    Shared,
+    ShortConv,
+    Sliding,
+)
 from kvcalc.core.units import clean
 
 if TYPE_CHECKING:
@@ -25,7 +44,7 @@ if TYPE_CHECKING:
 
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.formats import Format
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
 
 #: Elements behind one scale of an NVFP4 cache.
 FP4_BLOCK = 16
@@ -127,7 +146,7 @@ class LayerReader:
                     found[row._replace(window=window)] += layers
         return dict(found)
 
-    def _state_rows(self, state: State, *, own_index: bool) -> Iterable[Row]:
+    def _state_rows(self, state: AnyState, *, own_index: bool) -> Iterable[Row]:
         match state:
             case Shared():
                 return self._state_rows(owner_of(self.architecture, state), own_index=own_index)
@@ -135,10 +154,14 @@ class LayerReader:
                 return self._head_rows(state)
             case Latent():
                 return self._latent_rows(state, own_index=own_index)
-            case Nothing() | Index() | Recurrent():
+            case Nothing() | Index():
                 return ()
-            case _:
+            case Mamba1() | Mamba2() | GatedDeltaNet() | Kda() | Lightning() | Rwkv() | ShortConv() | RgLru() | Fixed():
+                return ()  # states.py
+            case Cross() | Compressed():
                 raise UnsupportedArchitectureError(f"kvcalc has no rule for TensorRT-LLM's cache of {state.kind} layers")
+            case _:
+                assert_never(state)
 
     def _head_rows(self, state: Full | Sliding | Chunked) -> Iterable[Row]:
         heads, width = -(-state.kv_heads // self.ranks), state.head_dim

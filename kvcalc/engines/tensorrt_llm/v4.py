@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.formats import Format
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
 
 BLOCKS = (128, 256)
 #: Bytes of a row of fp8_ds_mla at width 512: 448 + 64 x 2 + 8.
@@ -81,7 +81,7 @@ def v4_rows(architecture: Architecture, names: Sequence[str], stored: Format) ->
     return dict(rows)
 
 
-def _state_rows(state: State, index: Index | None, stored: Format, kin: int) -> Iterator[Row]:
+def _state_rows(state: AnyState, index: Index | None, stored: Format, kin: int) -> Iterator[Row]:
     match state:
         case Latent() if state.window:
             width = state.latent_dim + state.rope_dim

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.errors import EngineRejectsError
+from kvcalc.core.states import Full, Latent
 from kvcalc.core.units import clean
 from kvcalc.engines.transformers.paged import read_paged
 from kvcalc.engines.transformers.quantized import read_quantizer
@@ -16,15 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvcalc.core.architecture import Architecture
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.engines.transformers.paged import Paged
     from kvcalc.engines.transformers.stores import Store
     from kvcalc.engines.transformers.tensors import CacheTensor
 
 #: The release whose paged cache was read.
 PAGED_SINCE = (5, 24)
-#: The states of `full_attention` layers, the only ones that the quantized cache takes.
-_QUANTIZABLE = ("full", "latent")
 #: Model classes that make a cache of their own and take no other (`_supports_default_dynamic_cache`).
 _OWN_CACHE = ("minimax", "rwkv", "xlstm", "reformer", "xlnet")
 #: Static layers that reserve room for the prefill beside the window, and so depend on how long it was.
@@ -120,8 +119,9 @@ def quantized(ask: Ask) -> Store:
     return Quantised(ask.tensors, ask.model_type, quantizer)
 
 
-def _is_full(state: State) -> bool:
-    return state.kind in _QUANTIZABLE and getattr(state, "window", None) is None
+def _is_full(state: AnyState) -> bool:
+    """The states of `full_attention` layers, the only ones that the quantized cache takes."""
+    return isinstance(state, Full) or (isinstance(state, Latent) and state.window is None)
 
 
 def _refuse_own_cache(ask: Ask) -> None:

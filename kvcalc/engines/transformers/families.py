@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kvcalc.core.states import Full, Sliding
 from kvcalc.core.states.base import MODEL
 
 FP32 = "fp32"
@@ -39,7 +40,7 @@ class Quirk:
     latent_is_kv: bool = False
     broadcast: str = ""
     modules: bool = False
-    config_heads: str = ""
+    config_heads: type[Full | Sliding] | None = None
     every_head: bool = False
     unpaged: str = ""
 
@@ -78,7 +79,7 @@ FAMILIES: dict[str, Quirk] = {
     "falcon": Quirk(broadcast="new_decoder_architecture", every_head=True),
     "glm5_next_text": Quirk(gated_index=True),
     **dict.fromkeys(("inkling_text", "inkling2_text", "inkling2_loop_text"), Quirk(conv=FP32)),
-    "mimo_v2_flash": Quirk(config_heads="full"),
+    "mimo_v2_flash": Quirk(config_heads=Full),
     "minimax": Quirk(recurrent=MODEL),
     "qwen4_exp_text": Quirk(positions=3),
     "recurrent_gemma": Quirk(modules=True),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kvcalc.core.architecture import Architecture
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
 
 #: Settings in force where nothing is given.
 DEFAULTS: dict[str, Any] = {
@@ -321,7 +321,7 @@ def _other_layers(architecture: Architecture, kind: str) -> EngineRejectsError:
     )
 
 
-def _owner(architecture: Architecture, state: State) -> State:
+def _owner(architecture: Architecture, state: AnyState) -> AnyState:
     """The state that a layer has pages for: its own, or like those of the layer that it reads."""
     if not isinstance(state, Shared):
         return state
@@ -335,7 +335,7 @@ def _shape(architecture: Architecture) -> Shape:
     quirk = FAMILIES.get(architecture.family, RULE)
     states = [state for state in architecture.states if isinstance(state, Full | Sliding)]
     if quirk.config_heads:
-        states = [state for state in states if state.kind == quirk.config_heads] or states
+        states = [state for state in states if isinstance(state, quirk.config_heads)] or states
     shapes = {(state.kv_heads, state.query_heads, state.head_dim) for state in states}
     if len(shapes) != 1:
         raise EngineRejectsError(

@@ -12,16 +12,36 @@ Slots per sequence are rows here; bytes = rows x vectors x width x bytes of the 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, assert_never
 
 from kvcalc.core.errors import EngineRejectsError
+from kvcalc.core.states import (
+    Chunked,
+    Compressed,
+    Cross,
+    Fixed,
+    Full,
+    GatedDeltaNet,
+    Index,
+    Kda,
+    Latent,
+    Lightning,
+    Mamba1,
+    Mamba2,
+    Nothing,
+    RgLru,
+    Rwkv,
+    Shared,
+    ShortConv,
+    Sliding,
+)
 from kvcalc.core.states.base import CACHE, MODEL
 from kvcalc.engines.transformers.families import FP32, Quirk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState, Recurrent
     from kvcalc.core.states.base import Buffer, Extent
 
 RowsKind = Literal["tokens", "window", "entries", "open", "after", "since", "fixed", "reserved"]
@@ -123,40 +143,51 @@ class Layer(NamedTuple):
     least_source: int = 0
     alone: bool = False
 
-    def tensors(self, states: Sequence[State]) -> tuple[CacheTensor, ...]:
+    def tensors(self, states: Sequence[AnyState]) -> tuple[CacheTensor, ...]:
         """Every tensor of a layer that keeps `states`."""
-        if any(state.kind == "compressed" for state in states):
+        if any(isinstance(state, Compressed) for state in states):
             return tuple(_compressed(states))
         return tuple(tensor for state in states for tensor in self._state(state))
 
-    def _state(self, state: State) -> Iterable[CacheTensor]:
-        if state.kind == "latent":
-            return self._latent(state)
-        if state.is_recurrent and self.quirk.modules:
-            return ()
-        return [tensor for buffer in state.buffers() for tensor in self._buffer(state, buffer)]
+    def _state(self, state: AnyState) -> Iterable[CacheTensor]:
+        match state:
+            case Full() | Sliding() | Chunked() | Cross():
+                return self._heads(state)
+            case Latent():
+                return self._latent(state)
+            case Index():
+                (keys,) = state.buffers()
+                width = 2 * keys.width + 1 if self.quirk.gated_index else keys.width
+                return [CacheTensor(state.kind, keys.name, keys.vectors, width, EVERY, self.quirk.index)]
+            case Fixed():
+                return () if self.quirk.modules else [_fixed(state, buffer) for buffer in state.buffers()]
+            case Mamba1() | Mamba2() | GatedDeltaNet() | Kda() | Lightning() | Rwkv() | ShortConv() | RgLru():
+                return () if self.quirk.modules else [self._recurrent(state, buffer) for buffer in state.buffers()]
+            case Compressed():
+                return _compressed((state,))
+            case Shared() | Nothing():
+                return ()
+            case _:
+                assert_never(state)
 
-    def _buffer(self, state: State, buffer: Buffer) -> Iterator[CacheTensor]:
-        # The file's word counts here, also for a window that the released model never reaches (`nominal`).
-        window = getattr(state, "window", None)
-        rows = Rows("window", window) if window else _rows(buffer.extent)
-        if buffer.extent.kind == "source":
-            rows = Rows("fixed", 0 if self.alone else max(buffer.extent.size, self.least_source))
-        if buffer.role in ("key", "value"):
-            heads = getattr(state, "query_heads", None) if self.broadcast else None
+    def _heads(self, state: Full | Sliding | Chunked | Cross) -> Iterator[CacheTensor]:
+        for buffer in state.buffers():
+            rows = _rows(buffer.extent)
+            if isinstance(state, Sliding):
+                # The file's word counts here, also for a window that the released model never reaches (`nominal`).
+                rows = Rows("window", state.window)
+            elif isinstance(state, Cross):
+                rows = Rows("fixed", 0 if self.alone else max(buffer.extent.size, self.least_source))
+            heads = state.query_heads if self.broadcast else None
             yield CacheTensor(state.kind, buffer.name, heads or buffer.vectors, buffer.width, rows)
-        elif buffer.role == "index":
-            width = 2 * buffer.width + 1 if self.quirk.gated_index else buffer.width
-            yield CacheTensor(state.kind, buffer.name, buffer.vectors, width, EVERY, self.quirk.index)
-        elif state.kind == "fixed":
-            yield CacheTensor(state.kind, buffer.name, buffer.vectors, buffer.width, rows, MODEL if buffer.dtype == CACHE else buffer.dtype)
-        elif buffer.role == "conv":
-            columns = Rows("fixed", buffer.extent.size + self.quirk.extra_columns)
-            yield CacheTensor(state.kind, buffer.name, buffer.vectors, buffer.width, columns, self.quirk.conv)
-        else:
-            yield CacheTensor(state.kind, buffer.name, buffer.vectors, buffer.width, rows, self.quirk.recurrent)
 
-    def _latent(self, state: State) -> Iterator[CacheTensor]:
+    def _recurrent(self, state: Recurrent, buffer: Buffer) -> CacheTensor:
+        if buffer.role == "conv":
+            columns = Rows("fixed", buffer.extent.size + self.quirk.extra_columns)
+            return CacheTensor(state.kind, buffer.name, buffer.vectors, buffer.width, columns, self.quirk.conv)
+        return CacheTensor(state.kind, buffer.name, buffer.vectors, buffer.width, _rows(buffer.extent), self.quirk.recurrent)
+
+    def _latent(self, state: Latent) -> Iterator[CacheTensor]:
         (row,) = state.buffers()
         rows = _rows(row.extent)
         if self.quirk.latent_is_kv:
@@ -168,7 +199,7 @@ class Layer(NamedTuple):
             if row.rope:
                 yield CacheTensor(state.kind, "rope", 1, row.rope, rows)
             return
-        heads, nope, value = (getattr(state, name, None) for name in ("query_heads", "nope_dim", "value_head_dim"))
+        heads, nope, value = state.query_heads, state.nope_dim, state.value_head_dim
         if heads is None or nope is None or value is None:
             raise EngineRejectsError(
                 "transformers before 5.15 caches the expanded heads of latent attention, and this model does not say its "
@@ -177,6 +208,11 @@ class Layer(NamedTuple):
             )
         yield CacheTensor(state.kind, "key", heads, nope + row.rope, rows)
         yield CacheTensor(state.kind, "value", heads, value, rows)
+
+
+def _fixed(state: Fixed, buffer: Buffer) -> CacheTensor:
+    dtype = MODEL if buffer.dtype == CACHE else buffer.dtype
+    return CacheTensor(state.kind, buffer.name, buffer.vectors, buffer.width, _rows(buffer.extent), dtype)
 
 
 def windowed(kept: tuple[CacheTensor, ...], window: int) -> tuple[CacheTensor, ...]:
@@ -194,7 +230,7 @@ def _rows(extent: Extent) -> Rows:
     return Rows("fixed", extent.size)
 
 
-def _compressed(states: Sequence[State]) -> Iterator[CacheTensor]:
+def _compressed(states: Sequence[AnyState]) -> Iterator[CacheTensor]:
     """A compressing layer of DeepSeek-V4 (modeling_deepseek_v4.py, DeepseekV4HCACache and DeepseekV4CSACache).
 
     window            D, K and V in one tensor (a layer that only slides cats them into two)
@@ -202,9 +238,9 @@ def _compressed(states: Sequence[State]) -> Iterator[CacheTensor]:
     open window       the projected kv and gate of the tokens since the last full window: D, twice D where windows overlap
     overlap           r rows of D and I of the last full window, gates in fp32
     """
-    windows = [state for state in states if state.kind == "latent"]
-    (entry,) = (buffer for state in states if state.kind == "compressed" for buffer in state.buffers())
-    indexed = [buffer for state in states if state.kind == "index" for buffer in state.buffers()]
+    windows = [state for state in states if isinstance(state, Latent)]
+    (entry,) = (buffer for state in states if isinstance(state, Compressed) for buffer in state.buffers())
+    indexed = [buffer for state in states if isinstance(state, Index) for buffer in state.buffers()]
     ratio, kind = entry.extent.size, "compressed"
     for window in windows:
         for buffer in window.buffers():
