@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from command_line import asking
 
 from kvcalc.core.errors import EngineRejectsError, UsageError
 from kvcalc.core.units import GIB
@@ -167,3 +168,18 @@ def test_capacity_is_llamacpps_under_the_same_flags() -> None:
     assert found is not None
     assert found.fits
     assert found.tokens == 131_072
+
+
+@pytest.mark.parametrize(
+    ("card", "command", "code", "said"),
+    [
+        (["--gpu", "rtx4090-24gb", "--weight-dtype", "q4_k_m"], "ollama serve", 0, "fits: 1 sequence of 32,768 (32k) tokens"),
+        (["--kv-memory", "1GiB"], "OLLAMA_CONTEXT_LENGTH=1048576 ollama serve", 1, "DOES NOT FIT: 1 sequence of 131,072 (128k) tokens"),
+    ],
+)
+def test_a_launch_is_gated_by_the_context_in_force(
+    card: list[str], command: str, code: int, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = asking(capsys, monkeypatch)("launch", "--model", "gemma-3-27b", *card, "--require", "--", *command.split())
+    assert answer.code == code
+    assert answer.out.startswith(said)
