@@ -124,6 +124,7 @@ def model(name: str, longest: int | None = 65_536) -> Architecture:
             "dtype": "bfloat16",
             "hidden_dim": 1024,
             "layers": layers,
+            "traits": {"vocab_size": 32_000},
         }
         | ({} if longest is None else {"max_context": longest})
     )
@@ -175,6 +176,8 @@ def test_more_never_takes_less(engine: str, name: str) -> None:
     """Longer, more, and a shorter common prefix. (DeepSeek-V4 frees the rows of a window that closes, or that slid off a block.)"""
     if name == "compressed" and engine in ("transformers", "tensorrt-llm"):
         return
+    if (engine, name) == ("lmdeploy", "windows of one"):  # a block is freed that its window has left
+        return
     for steps in (
         [{"context": context} for context in (1, 2, 511, 512, 513, 4096, 4097, 65_536, 100_000)],
         [{"sequences": sequences} for sequences in (1, 2, 3, 7, 64)],
@@ -197,6 +200,9 @@ def test_figures_beyond_what_a_float_holds_are_exact(engine: str, name: str) -> 
         if None in found:
             continue
         one, two, three, seven = (plan.total for plan in found if plan is not None)
+        if (engine, name) == ("lmdeploy", "windows"):  # one window for all layers: nothing grows
+            assert one == seven
+            continue
         assert two - one == three - two, changes
         assert seven - three == 4 * (two - one), changes
         assert one > 2**53
@@ -212,7 +218,12 @@ def test_what_can_be_estimated_can_be_fitted(engine: str, name: str) -> None:
             continue
         for memory in (0, 10**7, 10**13):
             workload = Workload(**{"context": 4096, "kv_memory": memory} | changes)
-            found = fit(Request(model(name), engine, workload))
+            try:
+                found = fit(Request(model(name), engine, workload))
+            except EngineRejectsError as refused:
+                if memory > 10**7 or "does not start" not in refused.message:
+                    raise
+                continue
             if memory == 0 and found.plan.per_device:
                 assert not found.fits
             if found.max_sequences is not None:

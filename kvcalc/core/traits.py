@@ -27,6 +27,7 @@ class Traits(Value):
     cache_windows                       windows that the file gives to a class without layer types: one, or one a layer; 0 for none
     incomplete_group                    layers after the last whole group
     longest_dense_prefill, soft_prompt  tokens beyond which a prefill caches nothing; tokens in front of every sequence
+    declared                            fields that change no byte, on which engines refuse to load a class; true for a list that is there
     gguf_*                              what llama.cpp's loader keeps of a GGUF file besides its layers
     """
 
@@ -71,6 +72,8 @@ class Traits(Value):
     # beside the cache
     vocab_size: NaturalInt | None = None
     # the wrapper and the checkpoint
+    vocab_size: NaturalInt | None = None
+    declared: Annotated[dict[str, bool | int | str], Either("a mapping of fields to words, numbers or truth values")] | None = None
     outer_model_type: str | None = None
     is_multimodal: Flag | None = None
     quantization: str | None = None

@@ -64,6 +64,8 @@ ENGINES: dict[str, Home] = {
     "llama.cpp": Home("kvcalc.engines.llamacpp.engine", "LlamaCpp", ("llamacpp", "llama-cpp", "llama_cpp", "ggml")),
     "ollama": Home("kvcalc.engines.ollama.engine", "Ollama"),
     "tensorrt-llm": Home("kvcalc.engines.tensorrt_llm.engine", "TensorRtLlm", ("trtllm", "trt-llm", "tensorrt_llm", "tensorrtllm", "trt")),
+    "exllamav3": Home("kvcalc.engines.exllamav3.engine", "ExllamaV3", ("exl3", "exllama", "exllama3", "tabbyapi")),
+    "lmdeploy": Home("kvcalc.engines.lmdeploy.engine", "LmDeploy"),
 }
 
 

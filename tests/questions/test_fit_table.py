@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from kvcalc.core.errors import EngineRejectsError, UsageError
-from kvcalc.engines import ENGINES
+from kvcalc.engines import ENGINES, get_engine
 from kvcalc.questions.fit import Budget, fit
 from kvcalc.questions.fit_table import FitTable, fit_table, lengths_to
 from kvcalc.questions.request import parse_request
 from kvcalc.render.fit_table_view import view
+from kvcalc.sources import load
 
 GIB = 1024**3
 
@@ -43,6 +44,9 @@ def test_worked_by_hand() -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("model", ["llama-3.1-8b", "gemma-3-27b", "nemotron-nano-9b-v2"])
 def test_every_cell_is_what_fit_says(engine: str, model: str) -> None:
+    architecture = load(model)
+    if not get_engine(engine).knows(architecture.family, architecture.class_name):
+        pytest.skip(f"{engine} does not serve {model}")
     for row in asked(model=model, engine=engine, context=10_000, sequences=7).to_dict()["rows"]:
         question = {"model": model, "engine": engine, "kv_memory": "10GiB", "context": row["context"]}
         (cell,) = row["cells"]

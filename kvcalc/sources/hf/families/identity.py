@@ -51,6 +51,45 @@ TRAITS = (
     "vocab_size",
 )
 
+#: Fields that change no byte, on which engines refuse to load a class all the same.
+DECLARED = (
+    "hidden_act",
+    "hidden_activation",
+    "n_group",
+    "topk_group",
+    "num_expert_group",
+    "norm_topk_prob",
+    "scoring_func",
+    "score_func",
+    "score_function",
+    "topk_method",
+    "moe_gate_act",
+    "moe_layer_interval",
+    "hidden_size_per_layer_input",
+    "mhc",
+    "rope_interleave",
+    "indexer_rope_interleave",
+    "residual_multiplier",
+    "moe_router_use_sigmoid",
+    "moe_router_enable_expert_bias",
+    "route_norm",
+    "mla_use_nope",
+    "moe_router_activation_func",
+    "moe_renormalize",
+    "gating",
+    "decoder_sparse_step",
+    "moe_apply_router_weight_on_input",
+    "attention_projection_layout",
+    "n_shared_experts",
+    "qk_norm_type",
+    "mamba_hidden_act",
+    "mlp_hidden_act",
+    "norm_expert_weight",
+    "use_moe_router_bias",
+)
+#: Lists of which only matters that they are there.
+DECLARED_LISTS = ("indexer_types", "full_attn_idxs")
+
 #: Parts of a wrapper that make it multimodal.
 _SENSES = ("vision_config", "audio_config", "visual", "vision_tower_config", "speech_config", "vit_config", "audio_encoder_config")
 
@@ -103,6 +142,10 @@ def traits(raw: Mapping[str, Any], inner: Mapping[str, Any], model_type: str, of
     found = {name: _loosened(inner[name]) for name in TRAITS if inner.get(name) is not None}
     if raw.get("model_type") not in (None, model_type):
         found["outer_model_type"] = raw["model_type"]
+    declared = {name: inner[name] for name in DECLARED if isinstance(inner.get(name), bool | int | str)}
+    declared |= {name: True for name in DECLARED_LISTS if isinstance(inner.get(name), list)}
+    if declared:
+        found["declared"] = declared
     if any(raw.get(name) for name in _SENSES):
         found["is_multimodal"] = True
     for config in (raw, inner):
