@@ -72,7 +72,6 @@ class Traits(Value):
     # beside the cache
     vocab_size: NaturalInt | None = None
     # the wrapper and the checkpoint
-    vocab_size: NaturalInt | None = None
     declared: Annotated[dict[str, bool | int | str], Either("a mapping of fields to words, numbers or truth values")] | None = None
     outer_model_type: str | None = None
     is_multimodal: Flag | None = None
