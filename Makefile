@@ -26,7 +26,8 @@ format: ## let ruff format and fix what it can
 models: ## every catalogue file against its schema and its expected bytes
 	$(BIN)/kvcalc models validate model_configs/*.yaml
 
-docs: ## regenerate the pages that are made from code
+docs: ## regenerate the pages and the schemas that are made from code
+	$(BIN)/python tools/schemas.py
 	for tool in tools/*_page.py; do $(BIN)/python $$tool; done
 
 bench: ## start-up, throughput and memory, as information

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kvcalc.questions.fit_card import Sized
     from kvcalc.questions.request import Question
 
-    Model = str | Mapping[str, Any] | Architecture
+    Model = str | Path | Mapping[str, Any] | Architecture
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "check", "compare", "estimate", "fit", "load"]
@@ -37,25 +37,28 @@ __all__ = ["__version__", "check", "compare", "estimate", "fit", "load"]
 
 def load(model: Model) -> Architecture:
     """The architecture behind a catalogue id, a path, a repository, or an inline document."""
+    from kvcalc.questions import arguments
     from kvcalc.sources import load
 
-    return load(model)
+    return load(arguments.model(model))
 
 
 def estimate(model: Model, **question: Unpack[Question]) -> Estimate:
     """What the model's cache takes."""
+    from kvcalc.questions import arguments
     from kvcalc.questions.estimate import estimate
     from kvcalc.questions.request import parse_request
 
-    return estimate(parse_request({**question, "model": model}))
+    return estimate(parse_request({**question, "model": arguments.model(model)}))
 
 
 def fit(model: Model, **question: Unpack[Question]) -> Fit | Sized:
     """What fits into `kv_memory` bytes per device, else on `gpu`, whose memory is divided as `kvcalc fit --gpu` does."""
+    from kvcalc.questions import arguments
     from kvcalc.questions.fit_card import fit_or_size
     from kvcalc.questions.request import parse_request
 
-    return fit_or_size(parse_request({**question, "model": model}))
+    return fit_or_size(parse_request({**question, "model": arguments.model(model)}))
 
 
 def compare(
@@ -63,20 +66,30 @@ def compare(
     *,
     techniques: Sequence[str] = (),
     engines: Sequence[str] = (),
-    settings: Mapping[str, str] | None = None,
+    settings: Mapping[str, str | int] | None = None,
     **question: Unpack[Question],
 ) -> Comparison:
     """Techniques, models or engines side by side; `settings` are those of `--set`."""
+    from kvcalc.questions import arguments
     from kvcalc.questions.compare import Comparing, compare
     from kvcalc.questions.request import parse_request
 
     request = parse_request({**question, "model": "-"})
-    several = tuple(models) if isinstance(models, list | tuple) else (models,)
-    return compare(Comparing(request.workload, several, techniques, engines, request.engine, settings or {}))
+    return compare(
+        Comparing(
+            request.workload,
+            arguments.models(models),
+            arguments.texts(techniques, "techniques"),
+            arguments.texts(engines, "engines"),
+            request.engine,
+            arguments.settings(settings),
+        )
+    )
 
 
 def check(file: str | Path | None = None, *, baseline: str | Path | None = None, only: Sequence[str] = ()) -> Gate:
     """Every budget of `file`, or of the nearest kvcalc.yaml, met or not."""
     from kvcalc.budgets.check import check
+    from kvcalc.questions import arguments
 
-    return check(file, baseline=baseline, only=only)
+    return check(arguments.path(file, "file"), baseline=arguments.path(baseline, "baseline"), only=arguments.texts(only, "only"))

@@ -58,10 +58,10 @@ def test_reconcile() -> None:
 
 def test_the_budget_files_schema_names_the_keys_that_are_read() -> None:
     found = schema("budgets")
-    entry = found["properties"]["budgets"]["items"]["properties"]
-    assert set(entry) == set(KEYS)
-    assert set(entry["limits"]["properties"]) == set(LIMITS)
-    assert set(found["properties"]["defaults"]["properties"]) == set(KEYS) - {"name"}
+    parts = found["$defs"]
+    assert set(parts["budget_entry"]["properties"]) == set(KEYS)
+    assert set(parts["limits"]["properties"]) == set(LIMITS)
+    assert set(parts["defaults"]["properties"]) == set(KEYS) - {"name"}
     own = yaml.safe_load((ROOT / "kvcalc.yaml").read_text())
     jsonschema.Draft202012Validator(found).validate(own)
 

@@ -166,7 +166,7 @@ def _seen(seen: set[tuple[Any, ...]], name: str, steps: tuple[str | int, ...], v
 
 
 #: Keys that a document may do without, and objects whose keys are an engine's, a technique's or a config's own.
-OPTIONAL = {"derivation", "out_of_sight"}
+OPTIONAL = {"derivation"}
 OPEN = {"args", "parameters", "traits", "architecture", "fields", "change"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kvcalc.budgets.baseline import read_baseline
 from kvcalc.budgets.evaluate import evaluate
@@ -13,13 +13,15 @@ from kvcalc.budgets.file import FILE_NAMES, file_in, find_file, read_budgets
 from kvcalc.budgets.verdict import Verdict, exit_code
 from kvcalc.core.errors import UsageError, nearest
 from kvcalc.core.units import clean
+from kvcalc.questions.documents.check import CheckDocument, Summary
+from kvcalc.questions.documents.kinds import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Answer):
     """Every verdict of one file."""
 
     file: str
@@ -30,27 +32,26 @@ class Gate:
         """0 all met, 1 one exceeded, 3 one not evaluated, 2 one that cannot be asked (2, then 3, then 1)."""
         return exit_code(self.verdicts)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The document `kvcalc.check/1`."""
+    def document(self) -> CheckDocument:
+        """`kvcalc.check/1`."""
         states = [verdict.status for verdict in self.verdicts]
-        return {
-            "schema": "kvcalc.check/1",
-            "model": None,
-            "workload": None,
-            "engine": None,
-            "kv_dtype": None,
-            "file": self.file,
-            "summary": {
-                "budgets": len(states),
-                "passed": states.count("pass"),
-                "over": states.count("over"),
-                "errors": states.count("error"),
-                "exit_code": self.exit_code,
-            },
-            "budgets": [verdict.to_dict() for verdict in self.verdicts],
-            "notes": [],
-            "warnings": [],
-        }
+        return CheckDocument(
+            model=None,
+            workload=None,
+            engine=None,
+            kv_dtype=None,
+            file=self.file,
+            summary=Summary(
+                budgets=len(states),
+                passed=states.count("pass"),
+                over=states.count("over"),
+                errors=states.count("error"),
+                exit_code=cast("Any", self.exit_code),
+            ),
+            budgets=tuple(verdict.document() for verdict in self.verdicts),
+            notes=(),
+            warnings=(),
+        )
 
 
 def check(

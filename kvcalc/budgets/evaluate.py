@@ -94,11 +94,11 @@ class Case:
         """The plan, and every limit against its figure, those missed by the most first."""
         plan = fitting.plan(workload)
         limits, lines = self.budget.limits, self.budget.limit_lines
-        figures = plan.bytes_dict()
-        found = [Check(name, int(limits[name]), figures[name], lines.get(name, 0)) for name in BYTE_LIMITS if name in limits]
+        found = [Check(name, int(limits[name]), getattr(plan, name), lines.get(name, 0)) for name in BYTE_LIMITS if name in limits]
         if self.needs_memory:
             capacities = self._capacities(workload, fitting)
-            found += [Check(name, int(limits[name]), capacities[name](), lines.get(name, 0)) for name in MEMORY_LIMITS if name in limits]
+            asked = [(name, capacities[name]()) for name in MEMORY_LIMITS if name in limits]
+            found += [Check(name, int(limits[name]), held, lines.get(name, 0), unbounded=held == MOST) for name, held in asked]
         if "max_growth" in limits:
             before = self._before()
             allowed = before + int(before * Fraction(limits["max_growth"]))
@@ -124,10 +124,17 @@ class Case:
         """The figures behind `min_context`, `min_sequences` and `min_tokens`, each computed when it is asked for."""
         context = self.engine.context_of(self.architecture, workload)
         return {
-            "min_context": lambda: largest_context(self.architecture, workload, fitting, beyond=False) or 0,
+            "min_context": lambda: self._longest(workload, fitting),
             "min_sequences": lambda: last_that(lambda count: fitting.admits(context, count), MOST) or 0,
             "min_tokens": lambda: self._tokens(fitting.capacity(context)),
         }
+
+    def _longest(self, workload: Workload, fitting: Fitting) -> int:
+        """The largest context that fits: 0 where none does, MOST where nothing ends it."""
+        found = largest_context(self.architecture, workload, fitting, beyond=False)
+        if found is not None:
+            return found
+        return MOST if fitting.admits(1, workload.sequences) else 0
 
     def _tokens(self, capacity: Capacity | None) -> int:
         """The engine's own capacity in tokens. Raises UsageError where it has no such notion."""

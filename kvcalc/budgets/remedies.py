@@ -11,20 +11,21 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.budgets.file import MEMORY_LIMITS
-from kvcalc.budgets.verdict import Check, Remedy
 from kvcalc.core.errors import KvcalcError
+from kvcalc.questions.documents.check import BudgetRemedy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kvcalc.budgets.evaluate import Case
+    from kvcalc.budgets.verdict import Check
     from kvcalc.core.plan import Plan
     from kvcalc.engines.base.engine import Fitting
 
 _DEVICES = (2, 4, 8, 16)
 
 
-def remedies(case: Case, plan: Plan, checks: tuple[Check, ...]) -> Iterator[Remedy]:
+def remedies(case: Case, plan: Plan, checks: tuple[Check, ...]) -> Iterator[BudgetRemedy]:
     """Changes of one key each, where there are such, in the words of the file: they can be pasted into the budget."""
     workload = case.budget.request.workload
     part = min((Fraction(check.allowed, check.actual) for check in checks if check.over and check.limit not in MEMORY_LIMITS), default=1)
@@ -33,16 +34,16 @@ def remedies(case: Case, plan: Plan, checks: tuple[Check, ...]) -> Iterator[Reme
     started = case.fitting(workload)
     context = last_between(least, plan.context, int(plan.context * part), lambda length: _holds(case, started, context=length))
     if context is not None:
-        yield Remedy({"context": context}, case.budget.change("context", context))
+        yield BudgetRemedy({"context": context}, case.budget.change("context", context))
     few = last_between(1, workload.sequences, int(workload.sequences * part), lambda count: _holds(case, sequences=count))
     if few is not None:
-        yield Remedy({"sequences": few}, case.budget.change("sequences", few))
+        yield BudgetRemedy({"sequences": few}, case.budget.change("sequences", few))
     name = next((name for name in case.engine.remedy_formats if name != plan.kv_dtype and _holds(case, kv_dtype=name)), None)
     if name is not None:
-        yield Remedy({"kv_dtype": name}, case.budget.change("kv_dtype", name))
+        yield BudgetRemedy({"kv_dtype": name}, case.budget.change("kv_dtype", name))
     ranks = next((ranks for ranks in _DEVICES if ranks > workload.tensor_parallel and _holds(case, tensor_parallel=ranks)), None)
     if ranks is not None:
-        yield Remedy({"tensor_parallel": ranks}, case.budget.change("tensor_parallel", ranks))
+        yield BudgetRemedy({"tensor_parallel": ranks}, case.budget.change("tensor_parallel", ranks))
 
 
 def _holds(case: Case, started: Fitting | None = None, **change: Any) -> bool:

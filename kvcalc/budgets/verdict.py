@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from kvcalc.budgets.file import MEMORY_LIMITS
 from kvcalc.core.errors import EXIT_INTERNAL, EXIT_NOT_EVALUATED, EXIT_OK, EXIT_OVER_BUDGET, EXIT_USAGE
 from kvcalc.core.units import clean
+from kvcalc.questions.documents.check import BudgetRemedy
+from kvcalc.questions.documents.check import Check as CheckFigures
+from kvcalc.questions.documents.check import Verdict as VerdictFigures
+from kvcalc.questions.documents.parts import fault_of, figures_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,14 +28,16 @@ _GRAVEST_FIRST = (EXIT_INTERNAL, EXIT_USAGE, EXIT_NOT_EVALUATED, EXIT_OVER_BUDGE
 class Check:
     """One limit and the figure it is held against.
 
-    over   by how much the limit is missed, in its own unit; 0 where it is met (equal to the limit passes)
-    line   where the limit stands in the file
+    over        by how much the limit is missed, in its own unit; 0 where it is met (equal to the limit passes)
+    line        where the limit stands in the file
+    unbounded   nothing ends the figure: `actual` is the most that is searched
     """
 
     limit: str
     allowed: int
     actual: int
     line: int
+    unbounded: bool = False
 
     @property
     def over(self) -> int:
@@ -48,29 +54,11 @@ class Check:
         """What the figures count: "B", "tokens" or "sequences"."""
         return "sequences" if self.limit == "min_sequences" else "tokens" if self.limit in MEMORY_LIMITS else "B"
 
-    def to_dict(self) -> dict[str, Any]:
-        """One entry of `checks` in `kvcalc.check/1`."""
-        return {
-            "limit": self.limit,
-            "allowed": self.allowed,
-            "actual": self.actual,
-            "unit": self.unit,
-            "over": self.over,
-            "over_percent": self.percent,
-            "line": self.line,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """A change to the budget's own keys that meets every limit."""
-
-    change: dict[str, int | str]
-    text: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """One entry of `remedies` in `kvcalc.check/1`."""
-        return {"change": dict(self.change), "text": self.text}
+    def document(self) -> CheckFigures:
+        """One of the `checks` of a document."""
+        return CheckFigures(
+            cast("Any", self.limit), self.allowed, self.actual, cast("Any", self.unit), self.over, self.percent, self.line, self.unbounded
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +71,10 @@ class Verdict:
     """
 
     budget: Budget
-    status: str
+    status: Literal["pass", "over", "error"]
     plan: Plan | None = None
     checks: tuple[Check, ...] = ()
-    remedies: tuple[Remedy, ...] = ()
+    remedies: tuple[BudgetRemedy, ...] = ()
     error: KvcalcError | None = None
     growth: Fraction | None = None
     memory: int | None = None
@@ -99,32 +87,32 @@ class Verdict:
             return self.error.exit_code
         return EXIT_OVER_BUDGET if self.status == "over" else EXIT_OK
 
-    def to_dict(self) -> dict[str, Any]:
-        """One entry of `budgets` in `kvcalc.check/1`."""
+    def document(self) -> VerdictFigures:
+        """One of the `budgets` of a document."""
         model, workload, plan = self.budget.request.model, self.budget.request.workload, self.plan
-        return {
-            "name": self.budget.name,
-            "model": clean(model, 300) if isinstance(model, str) else "inline",
-            "engine": clean(self.budget.request.engine),
-            "kv_dtype": plan.kv_dtype if plan else clean(workload.kv_dtype),
-            "context": plan.context if plan else workload.context,
-            "sequences": workload.sequences,
-            "tensor_parallel": workload.tensor_parallel,
-            "pipeline_parallel": workload.pipeline_parallel,
-            "gpu": workload.gpu,
-            "kv_bytes_per_device": self.memory,
-            "status": self.status,
-            "file": self.budget.file,
-            "line": self.budget.line,
-            "bytes": plan.bytes_dict() if plan else None,
-            "checks": [check.to_dict() for check in self.checks],
-            "growth_percent": None if self.growth is None else round(float(self.growth) * 100, 3),
-            "remedies": [remedy.to_dict() for remedy in self.remedies],
-            "message": self.budget.message,
-            "error": self.error.to_dict() if self.error else None,
-            "notes": [*(plan.notes if plan else ()), *self.notes],
-            "warnings": list(plan.warnings) if plan else [],
-        }
+        return VerdictFigures(
+            name=self.budget.name,
+            model=clean(model, 300) if isinstance(model, str) else "inline",
+            engine=clean(self.budget.request.engine),
+            kv_dtype=plan.kv_dtype if plan else clean(workload.kv_dtype),
+            context=plan.context if plan else workload.context,
+            sequences=workload.sequences,
+            tensor_parallel=workload.tensor_parallel,
+            pipeline_parallel=workload.pipeline_parallel,
+            gpu=workload.gpu,
+            kv_bytes_per_device=self.memory,
+            status=self.status,
+            file=self.budget.file,
+            line=self.budget.line,
+            bytes=figures_of(plan) if plan else None,
+            checks=tuple(check.document() for check in self.checks),
+            growth_percent=None if self.growth is None else round(float(self.growth) * 100, 3),
+            remedies=self.remedies,
+            message=self.budget.message,
+            error=fault_of(self.error) if self.error else None,
+            notes=(*(plan.notes if plan else ()), *self.notes),
+            warnings=plan.warnings if plan else (),
+        )
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> int:

@@ -92,5 +92,5 @@ def chat(
         changed_turn=None if change_turn is None else options.count(change_turn, "--change-turn"),
         changed_at=parse_tokens(change_at or "0", "--change-at", least=0),
     )
-    emit(ask(request, talk).to_dict(), view, format_, output)
+    emit(ask(request, talk).document(), view, format_, output)
     return EXIT_OK

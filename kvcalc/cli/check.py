@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kvcalc.cli.root import app as make_app
 from kvcalc.core.errors import EXIT_OK, KvcalcError, UsageError, nearest
 from kvcalc.core.units import clean
+
+if TYPE_CHECKING:
+    from kvcalc.questions.documents.check import CheckDocument
 
 app = make_app()
 
@@ -61,6 +65,7 @@ def check(
     """Budgets in kvcalc.yaml against what the engines allocate: exit 0 all met, 1 exceeded, 2 or 3 not evaluated."""
     from kvcalc.budgets.check import check as ask
     from kvcalc.core.errors import EXIT_OVER_BUDGET
+    from kvcalc.questions.documents.kinds import plain
     from kvcalc.render.documents import as_json
     from kvcalc.render.output import write
 
@@ -81,12 +86,12 @@ def check(
         if format_ == "github":
             _annotate(error, output)
         raise
-    document = gate.to_dict()
+    document = gate.document()
     for name, path in reports:
         write(_text(document, name), path)
     _emit(document, format_, output)
     if update_baseline and baseline is not None:
-        write(as_json(document), baseline)
+        write(as_json(plain(document)), baseline)
     code = gate.exit_code
     return EXIT_OK if exit_zero and code == EXIT_OVER_BUDGET else code
 
@@ -154,7 +159,7 @@ def _formats() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*FORMATS, *REPORTS)))
 
 
-def _text(document: dict[str, Any], name: str) -> str:
+def _text(document: CheckDocument, name: str) -> str:
     from kvcalc.render import text_of
     from kvcalc.render.check_view import view
     from kvcalc.render.reports import REPORTS, report
@@ -162,10 +167,10 @@ def _text(document: dict[str, Any], name: str) -> str:
     return report(_from_root(document), name) if name in REPORTS else text_of(document, view, name)
 
 
-def _from_root(document: dict[str, Any]) -> dict[str, Any]:
+def _from_root(document: CheckDocument) -> CheckDocument:
     """The document with its file as the CI system names it: from the root of the checkout, wherever the job's step runs."""
-    file = _inside(document["file"])
-    return document | {"file": file, "budgets": [budget | {"file": file} for budget in document["budgets"]]}
+    file = _inside(document.file)
+    return replace(document, file=file, budgets=tuple(replace(budget, file=file) for budget in document.budgets))
 
 
 def _inside(file: str) -> str:
@@ -185,7 +190,7 @@ def _annotate(error: KvcalcError, output: str | None) -> None:
     write(annotation(file, line, "KV-cache budgets", [error.message, error.hint]) + "\n", output)
 
 
-def _emit(document: dict[str, Any], name: str | None, output: str | None) -> None:
+def _emit(document: CheckDocument, name: str | None, output: str | None) -> None:
     from kvcalc.render import emit
     from kvcalc.render.check_view import view
     from kvcalc.render.output import write

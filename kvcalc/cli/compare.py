@@ -81,5 +81,5 @@ def compare(
             settings=options.key_values(set_ or (), "--set"),
         )
     )
-    emit(found.to_dict(), view, format_, output)
+    emit(found.document(), view, format_, output)
     return 0

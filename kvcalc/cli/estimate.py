@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kvcalc.cli import options
 from kvcalc.cli.root import app as make_app
 from kvcalc.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from kvcalc.questions.estimate import Estimate
+    from kvcalc.questions.documents.estimate import EstimateDocument
     from kvcalc.questions.request import Request
-    from kvcalc.render import ViewOf
 
 app = make_app()
 
@@ -65,41 +65,35 @@ def estimate(
         revision=revision,
         offline=offline,
     )
-    document, view = _side_by_side(request, engines, explain=explain) if len(engines) > 1 else answer_of(request, explain=explain)
-    emit(document, view, format_, output)
+    if len(engines) > 1:
+        _side_by_side(request, engines, explain, format_, output)
+    else:
+        from kvcalc.render.estimate_view import view
+
+        emit(answer_of(request, explain=explain), view, format_, output)
     return 0
 
 
-def answer_of(request: Request, *, explain: bool) -> tuple[dict[str, Any], ViewOf]:
+def answer_of(request: Request, *, explain: bool) -> EstimateDocument:
     """`kvcalc.estimate/1`, with `--explain` the derivation besides."""
     from kvcalc.questions.estimate import estimate as ask
-    from kvcalc.render.estimate_view import view
 
     found = ask(request)
-    document = found.to_dict()
-    document["out_of_sight"] = _out_of_sight(found)
+    document = found.document()
     if explain:
         from kvcalc.questions.explain import derivation
 
-        document["derivation"] = [section.to_dict() for section in derivation(found.plan)]
-    return document, view
+        document = replace(document, derivation=tuple(derivation(found.plan)))
+    return document
 
 
-def _out_of_sight(found: Estimate) -> list[dict[str, int]]:
-    extents = {buffer.extent.kind for state in found.architecture.states for buffer in state.buffers()}
-    if extents.isdisjoint(("window", "chunk")):
-        return []
-    from kvcalc.questions.work import out_of_sight
-
-    hidden = out_of_sight(found.architecture, found.plan.context)
-    return [{"layers": layers, "tokens": tokens} for tokens, layers in hidden.items()]
-
-
-def _side_by_side(request: Request, engines: list[str], *, explain: bool) -> tuple[dict[str, Any], ViewOf]:
+def _side_by_side(request: Request, engines: list[str], explain: bool, format_: str | None, output: str | None) -> None:
     """`kvcalc.compare/1`: the same question to several engines, in one table."""
     from kvcalc.questions.compare import Comparing, compare
+    from kvcalc.render import emit
     from kvcalc.render.compare_view import view
 
     if explain:
         raise UsageError("--explain derives one engine's figures at a time", "give one --engine")
-    return compare(Comparing(request.workload, models=(request.model,), engines=engines)).to_dict(), view
+    found = compare(Comparing(request.workload, models=(request.model,), engines=engines))
+    emit(found.document(), view, format_, output)

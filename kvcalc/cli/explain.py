@@ -66,5 +66,5 @@ def explain(
         offline=offline,
     )
     found = ask(subject, request.workload, engine=engine, model=model, settings=options.key_values(set_ or (), "--set"))
-    emit(found.to_dict(), view, format_, output)
+    emit(found.document(), view, format_, output)
     return 0

@@ -156,7 +156,7 @@ def _fit(request: Request, shares: dict[str, Any], *, beyond: bool, require: boo
     from kvcalc.render.fit_view import view
 
     found = fit_or_size(request, beyond=beyond, **shares)
-    emit(found.to_dict(), view, format_, output)
+    emit(found.document(), view, format_, output)
     return EXIT_OVER_BUDGET if require and not found.fits else EXIT_OK
 
 
@@ -165,14 +165,14 @@ def _table(request: Request, formats: list[str], shares: dict[str, Any], format_
     from kvcalc.render import emit
     from kvcalc.render.fit_table_view import view
 
-    emit(table_or_size(request, formats, **shares).to_dict(), view, format_, output)
+    emit(table_or_size(request, formats, **shares).document(), view, format_, output)
     return EXIT_OK
 
 
 def _rank(request: Request, shares: dict[str, Any], *, require: bool, format_: str | None, output: str | None) -> int:
     from kvcalc.questions.fit_card import rank, rank_document
     from kvcalc.render import emit
-    from kvcalc.render.fit_view import rank_view
+    from kvcalc.render.sizing_view import rank_view
 
     rows = rank(request, **shares)
     emit(rank_document(request, rows), rank_view, format_, output)
@@ -180,11 +180,10 @@ def _rank(request: Request, shares: dict[str, Any], *, require: bool, format_: s
 
 
 def _traffic(request: Request, lengths: str, shares: dict[str, Any], format_: str | None, output: str | None) -> int:
-    from kvcalc.questions.estimate import model_dict
     from kvcalc.questions.fit_card import size
     from kvcalc.questions.lengths import read_lengths, traffic
     from kvcalc.render import emit
-    from kvcalc.render.fit_view import lengths_view
+    from kvcalc.render.sizing_view import lengths_view
     from kvcalc.sources import load
 
     if request.engine != "ideal" or request.workload.engine_args:
@@ -193,7 +192,5 @@ def _traffic(request: Request, lengths: str, shares: dict[str, Any], format_: st
     workload = request.workload
     each = workload.kv_memory if workload.kv_memory is not None else size(request, **shares).memory.kv_likely
     found = traffic(architecture, workload.kv_dtype, read_lengths(lengths), each * workload.devices)
-    nothing: dict[str, Any] = {"workload": None, "engine": None, "notes": [], "warnings": []}
-    document = found.to_dict() | {"model": model_dict(architecture), "kv_dtype": workload.kv_dtype} | nothing
-    emit(document, lengths_view, format_, output)
+    emit(found.document(), lengths_view, format_, output)
     return EXIT_OK

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from kvcalc.cli import options
 from kvcalc.cli.root import group
 from kvcalc.core.errors import EXIT_OK
+
+if TYPE_CHECKING:
+    from kvcalc.hardware import Gpu
+    from kvcalc.questions.documents.models import Card
 
 app = group("Accelerators: list.")
 
@@ -27,28 +31,36 @@ def list_(
     output: options.OutputFile = None,
 ) -> int:
     """Every accelerator: memory, bandwidth, how the memory is known, source."""
-    from dataclasses import asdict
-
     from kvcalc.hardware import gpus
+    from kvcalc.questions.documents.models import GpusDocument
     from kvcalc.render import emit
     from kvcalc.render.gpus_view import view
 
     wanted = (text or "").strip().lower()
-    rows = [asdict(gpu) for gpu in gpus().values() if wanted in f"{gpu.id} {gpu.name} {gpu.vendor}".lower()]
-    notes = (
-        ["measured: the median of public prints of engines; nominal: the capacity as sold, of which the driver keeps a part"]
-        if rows
-        else [options.no_match(wanted, gpus())]
-    )
-    document: dict[str, Any] = {
-        "schema": "kvcalc.gpus/1",
-        "model": None,
-        "workload": None,
-        "engine": None,
-        "kv_dtype": None,
-        "gpus": rows,
-        "notes": notes,
-        "warnings": [],
-    }
+    cards = tuple(_card(gpu) for gpu in gpus().values() if wanted in f"{gpu.id} {gpu.name} {gpu.vendor}".lower())
+    note = "measured: the median of public prints of engines; nominal: the capacity as sold, of which the driver keeps a part"
+    if not cards:
+        note = options.no_match(wanted, gpus())
+    document = GpusDocument(None, None, None, None, cards, (note,), ())
     emit(document, view, format_, output)
     return EXIT_OK
+
+
+def _card(gpu: Gpu) -> Card:
+    from kvcalc.questions.documents.models import Card
+
+    return Card(
+        id=gpu.id,
+        name=gpu.name,
+        vendor=gpu.vendor,
+        memory=gpu.memory,
+        known=cast("Any", gpu.known),
+        bandwidth=gpu.bandwidth,
+        capability=gpu.capability,
+        source=gpu.source,
+        read=gpu.read,
+        prints=gpu.prints,
+        low=gpu.low,
+        high=gpu.high,
+        windows=gpu.windows,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -56,9 +57,9 @@ def lab(
         numbers["tokens"] = parse_tokens(tokens, "--tokens")
     names = choose(techniques or [], everything=everything)
     report = run(names, make_sizes(preset, device=device, **numbers), _progress)
-    document = report.to_dict()
+    document = report.document()
     if not techniques and not everything:
-        document["notes"].append("--all runs every technique: " + ", ".join(ENTRIES))
+        document = replace(document, notes=(*document.notes, "--all runs every technique: " + ", ".join(ENTRIES)))
     emit(document, view, format_, output)
     return EXIT_OK if report.passed else EXIT_OVER_BUDGET
 

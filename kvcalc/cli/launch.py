@@ -85,11 +85,13 @@ def launch(
     found = ask(reading, told)
     _no_vain_options(found, shares, require=require, explain=explain)
     if found.has_memory:
-        document, fits = answer(found)
-        view = view_of(found.reading.remedy)
+        fitted, fits = answer(found)
+        emit(with_notes(fitted, found), view_of(found.reading.remedy), format_, output)
     else:
-        (document, view), fits = answer_of(found.request, explain=explain), True
-    emit(with_notes(document, found), view, format_, output)
+        from kvcalc.render.estimate_view import view
+
+        fits = True
+        emit(with_notes(answer_of(found.request, explain=explain), found), view, format_, output)
     return EXIT_OVER_BUDGET if require and not fits else EXIT_OK
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -32,9 +32,6 @@ Examples:
   kvcalc models validate my-model.yaml
 """
 
-#: What every document carries, and a catalogue has none of.
-_NOTHING: dict[str, Any] = {"model": None, "workload": None, "engine": None, "kv_dtype": None}
-
 
 @app.command("list", epilog=_LIST)
 def list_(
@@ -48,6 +45,7 @@ def list_(
     output: options.OutputFile = None,
 ) -> int:
     """Every model: layers, techniques, bytes per token."""
+    from kvcalc.questions.documents.models import ModelListDocument
     from kvcalc.questions.models import list_models
     from kvcalc.render import emit
     from kvcalc.render.models_view import list_view
@@ -57,13 +55,7 @@ def list_(
     notes = ["bytes per token at the model's own type, in every layer that still holds it"]
     if not rows and text is not None:
         notes = [options.no_match(text, ids())]
-    document = {
-        "schema": "kvcalc.models/1",
-        **_NOTHING,
-        "models": [row.to_dict() for row in rows],
-        "notes": notes,
-        "warnings": [],
-    }
+    document = ModelListDocument(None, None, None, None, tuple(rows), tuple(notes), ())
     emit(document, list_view, format_, output)
     return EXIT_OK
 
@@ -78,30 +70,12 @@ def show(
     output: options.OutputFile = None,
 ) -> int:
     """One model: its layers, and where each number comes from."""
-    from kvcalc.core.fields import plain
-    from kvcalc.questions.estimate import model_dict
     from kvcalc.questions.models import show_model
     from kvcalc.render import emit
     from kvcalc.render.models_view import show_view
+    from kvcalc.sources import load
 
-    architecture = show_model(options.hub_model(model, revision, offline=offline))
-    document = {
-        "schema": "kvcalc.models/1",
-        **_NOTHING,
-        "model": model_dict(architecture),
-        "architecture": plain(architecture),
-        "techniques": list(architecture.techniques),
-        "states": [
-            {
-                "kind": state.kind,
-                "layers": layers,
-                "fields": {key: value for key, value in state.to_dict().items() if key != "kind" and value not in (None, False)},
-            }
-            for state, layers in architecture.states.items()
-        ],
-        "notes": list(architecture.assumptions),
-        "warnings": [],
-    }
+    document = show_model(load(options.hub_model(model, revision, offline=offline)))
     emit(document, show_view, format_, output)
     return EXIT_OK
 
@@ -131,20 +105,12 @@ def validate(
     output: options.OutputFile = None,
 ) -> int:
     """Check files: keys, values, and the figures they expect."""
-    from dataclasses import asdict
-
+    from kvcalc.questions.documents.models import FileProblem, ValidationDocument
     from kvcalc.questions.models import validate_files
     from kvcalc.render import emit
     from kvcalc.render.models_view import validate_view
 
-    problems = validate_files(files)
-    document = {
-        "schema": "kvcalc.models/1",
-        **_NOTHING,
-        "files": list(files),
-        "problems": [asdict(problem) for problem in problems],
-        "notes": [],
-        "warnings": [],
-    }
+    problems = tuple(FileProblem(found.file, found.line, found.path, found.message) for found in validate_files(files))
+    document = ValidationDocument(None, None, None, None, tuple(files), problems, (), ())
     emit(document, validate_view, format_, output)
     return EXIT_USAGE if problems else EXIT_OK

@@ -86,14 +86,14 @@ def make_request(
     offline: bool = False,
 ) -> Request:
     """The request behind the shared options, `--set` applied. Raises UsageError naming the option."""
-    from kvcalc.questions.request import parse_request
+    from kvcalc.questions.request import parse_context, parse_request
 
     model = hub_model(model, revision, offline=offline)
 
     request = parse_request(
         {
             "model": model,
-            "context": None if ctx is None else parse_tokens(ctx, "--ctx"),
+            "context": None if ctx is None else parse_context(ctx, "--ctx"),
             "sequences": count(sequences, "--sequences"),
             "kv_dtype": kv_dtype,
             "engine": engine,

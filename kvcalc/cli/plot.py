@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from kvcalc.cli import options
 from kvcalc.cli.root import app as make_app
 from kvcalc.core.errors import EXIT_OK, UsageError, nearest
 from kvcalc.core.units import clean, parse_tokens
+
+if TYPE_CHECKING:
+    from kvcalc.questions.documents.plot import PlotDocument
 
 app = make_app()
 
@@ -95,7 +98,7 @@ def plot(
             linear=linear,
         )
     )
-    _emit(chart.to_dict(), format_, output)
+    _emit(chart.document(), format_, output)
     return EXIT_OK
 
 
@@ -116,7 +119,7 @@ def _known_format(name: str | None, output: str | None) -> str | None:
     return name
 
 
-def _emit(document: dict[str, Any], name: str | None, output: str | None) -> None:
+def _emit(document: PlotDocument, name: str | None, output: str | None) -> None:
     from kvcalc.render import emit
     from kvcalc.render.plot_view import view
 
@@ -133,5 +136,5 @@ def _emit(document: dict[str, Any], name: str | None, output: str | None) -> Non
         from kvcalc.render.plot_png import render as as_png
 
         write_bytes(as_png(document), output)
-    said = (("warning", document["warnings"]), ("note", document["notes"]))
+    said = (("warning", document.warnings), ("note", document.notes))
     say(f"{kind}: {clean(text, 1000)}" for kind, texts in said for text in texts)

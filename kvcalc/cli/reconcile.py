@@ -82,7 +82,7 @@ def reconcile(
     )
     observed = parse_bytes(growth, "--growth")
     found = ask(request, observed, parse_tokens(tokens, "--tokens"), parse_tokens(start, "--start", least=0))
-    emit(found.to_dict(), growth_view, format_, output)
+    emit(found.document(), growth_view, format_, output)
     return found.exit_code
 
 
@@ -113,7 +113,7 @@ def _logs(logs: list[str], model: str | None, known: dict[str, Any], format_: st
     codes = set()
     for log in logs:
         found = _read(log, model, known)
-        emit(found.to_dict(), view, format_, output)
+        emit(found.document(), view, format_, output)
         codes.add(found.exit_code)
     return next((code for code in (EXIT_NOT_EVALUATED, EXIT_OVER_BUDGET) if code in codes), EXIT_OK)
 

@@ -37,5 +37,5 @@ def verify(
 
     chosen_format(format_, output)  # refused before the work, not after it
     found = ask(options.hub_model(model, revision, offline=offline), None if ctx is None else parse_tokens(ctx, "--ctx"))
-    emit(found.to_dict(), view, format_, output)
+    emit(found.document(), view, format_, output)
     return EXIT_OK if found.equal else EXIT_OVER_BUDGET

@@ -67,6 +67,7 @@ class PackedLatent(Format):
     """An MLA row packed for sparse kernels: `latent` in blocks with scales inline, the rotary part in its own width.
 
     `fp8_ds_mla`: 512 + 512/128 x 4 + 64 x 2 = 656 B.  `nvfp4_ds_mla`: 512/2 + 512/16 + 64 x 1 = 352 B.
+    DeepSeek-V4's rows of the first name hold the rotary 64 among their 512: 448 + 64 x 2 + 8 scales of a byte = 584 B.
     """
 
     rope_bytes: int = 1

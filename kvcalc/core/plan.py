@@ -39,19 +39,6 @@ class Line(Value):
     formula: str
     fixed: bool = False
 
-    def to_dict(self) -> dict[str, object]:
-        """One entry of `lines` in `kvcalc.estimate/1`."""
-        return {
-            "state": self.state,
-            "layers": self.layers,
-            "buffer": self.buffer,
-            "width": self.width,
-            "format": self.format,
-            "slots": self.slots,
-            "bytes": self.bytes,
-            "formula": self.formula,
-        }
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Plan(Value):
@@ -84,17 +71,6 @@ class Plan(Value):
         """All devices together."""
         return sum(line.bytes for line in self.lines)
 
-    def bytes_dict(self) -> dict[str, int]:
-        """The `bytes` object of `kvcalc.estimate/1`."""
-        return {
-            "total": self.total,
-            "per_device": self.per_device,
-            "per_sequence": self.per_sequence,
-            "per_token": self.per_token,
-            "growth_per_token": self.growth_per_token,
-            "fixed": self.fixed,
-        }
-
     def __post_init__(self) -> None:
         if any(line.bytes < 0 for line in self.lines):
             raise InternalError("a line of the plan has negative bytes")
@@ -119,15 +95,3 @@ class Capacity(Value):
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, object]:
-        """The `capacity` object of `kvcalc.fit/1`."""
-        return {
-            "tokens": self.tokens,
-            "concurrency": self.concurrency,
-            "blocks": self.blocks,
-            "block_bytes": self.block_bytes,
-            "block_size": self.block_size,
-            "sliding_tokens": self.sliding_tokens,
-            "state_slots": self.state_slots,
-        }

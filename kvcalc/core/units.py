@@ -37,7 +37,13 @@ _BYTE_SUFFIXES = {
 _NUMBER = re.compile(r"((?:[0-9]{1,31}|[0-9]{1,3}(?:[,_][0-9]{3}){1,9})(?:\.[0-9]{1,12})?)\s*([A-Za-z]*)", re.ASCII)
 _SHOWN = 40
 #: What CI systems obey when a log holds it: `::command::` where a line begins, `##[command]` and `##vso[command]` anywhere.
+_COMMAND_LINE = re.compile(r"^[^\S\n]*:(?=:)", re.ASCII | re.MULTILINE)
 _COMMAND = re.compile(r"^(\s*:)(?=:)|(#)(?=#\w*\[)", re.ASCII)
+
+
+def unobeyed(text: str) -> str:
+    """`text` of several lines, with a blank inside of `::` wherever a line begins with it: CI systems obey such a line."""
+    return _COMMAND_LINE.sub(r"\g<0> ", text) if "::" in text else text
 
 
 def clean(text: object, limit: int = 80) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from kvcalc.core.workload import Workload
 from kvcalc.engines.ideal.engine import Ideal
 from kvcalc.lab import ENTRIES, require_torch
 from kvcalc.lab.sizes import DTYPE
-from kvcalc.questions.estimate import workload_dict
+from kvcalc.questions.documents.common import Engine
+from kvcalc.questions.documents.kinds import Answer
+from kvcalc.questions.documents.lab import Decoder, Generated, LabDocument, Machine, MeasuredBytes, MeasuredOutput, Seconds, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,7 @@ NOTE = "the weights are random; the bytes are the same on every machine, the tim
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Answer):
     """The rows of one run, and what they ran on."""
 
     sizes: Sizes
@@ -40,31 +41,30 @@ class Report:
         """Every row that had to be equal is."""
         return all(row.passed for row in self.rows)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The document."""
+    def document(self) -> LabDocument:
+        """`kvcalc.lab/1`."""
         sizes = self.sizes
-        return {
-            "schema": "kvcalc.lab/1",
-            "model": {
-                "id": f"lab-{sizes.layers}x{sizes.heads}x{sizes.dim}",
-                "source": "random weights",
-                "model_type": "lab",
-                "dtype": DTYPE,
-                "max_context": None,
-                "layers": sizes.layers,
-                "heads": sizes.heads,
-                "dim": sizes.dim,
-                "parameters": self.parameters,
-            },
-            "workload": {**workload_dict(Workload(), sizes.total), "prompt": sizes.prompt, "tokens": sizes.tokens},
-            "engine": {"name": Ideal.name, "version": Ideal.version, "args": {}},
-            "kv_dtype": DTYPE,
-            "machine": {"device": sizes.device, "name": self.device_name, "torch": self.torch, "threads": self.threads},
-            "passed": self.passed,
-            "rows": [_row(row) for row in self.rows],
-            "notes": [NOTE],
-            "warnings": [f"{row.name}: {text}" for row in self.rows for text in _failures(row)],
-        }
+        return LabDocument(
+            model=Decoder(
+                id=f"lab-{sizes.layers}x{sizes.heads}x{sizes.dim}",
+                source="random weights",
+                model_type="lab",
+                dtype=DTYPE,
+                max_context=None,
+                layers=sizes.layers,
+                heads=sizes.heads,
+                dim=sizes.dim,
+                parameters=self.parameters,
+            ),
+            workload=Generated(sizes.total, 1, 1, 1, 1, 0, prompt=sizes.prompt, tokens=sizes.tokens),
+            engine=Engine(Ideal.name, Ideal.version, {}),
+            kv_dtype=DTYPE,
+            machine=Machine(cast("Any", sizes.device), self.device_name, self.torch, self.threads),
+            passed=self.passed,
+            rows=tuple(_trial(row) for row in self.rows),
+            notes=(NOTE,),
+            warnings=tuple(f"{row.name}: {text}" for row in self.rows for text in _failures(row)),
+        )
 
 
 def run(names: list[str], sizes: Sizes, progress: Callable[[str], None] = lambda _: None) -> Report:
@@ -91,33 +91,27 @@ def run(names: list[str], sizes: Sizes, progress: Callable[[str], None] = lambda
     )
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _trial(row: Row) -> Trial:
     entry = ENTRIES[row.name]
-    return {
-        "name": row.name,
-        "technique": entry.technique,
-        "about": entry.about,
-        "sequences": row.sequences,
-        "tokens": row.tokens,
-        "decoded": row.decoded,
-        "bytes": {
-            "measured": row.bytes,
-            "expected": row.figure.bytes,
-            "equal": row.bytes_equal,
-            "allocated": row.allocated,
-            "formula": row.figure.formula,
-        },
-        "output": {
-            "error": row.error if row.error is not None and isfinite(row.error) else None,
-            "tolerance": row.tolerance,
-            "equal": row.output_equal,
-            "same_next_token": row.agreement[0] if row.agreement else None,
-            "steps": row.agreement[1] if row.agreement else None,
-        },
-        "seconds_per_token": {"cached": row.cached_seconds, "uncached": row.uncached_seconds},
-        "speedup": row.speedup,
-        "notes": list(row.notes),
-    }
+    return Trial(
+        name=row.name,
+        technique=entry.technique,
+        about=entry.about,
+        sequences=row.sequences,
+        tokens=row.tokens,
+        decoded=row.decoded,
+        bytes=MeasuredBytes(row.bytes, row.figure.bytes, row.bytes_equal, row.allocated, row.figure.formula),
+        output=MeasuredOutput(
+            error=row.error if row.error is not None and isfinite(row.error) else None,
+            tolerance=row.tolerance,
+            equal=row.output_equal,
+            same_next_token=row.agreement[0] if row.agreement else None,
+            steps=row.agreement[1] if row.agreement else None,
+        ),
+        seconds_per_token=Seconds(row.cached_seconds, row.uncached_seconds),
+        speedup=row.speedup,
+        notes=tuple(row.notes),
+    )
 
 
 def _failures(row: Row) -> list[str]:

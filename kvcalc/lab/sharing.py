@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 class NoStore:
-    """A reader's: nothing."""
+    """The store of a layer that reads another layer's rows."""
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """Nothing."""
+        """No tensor: the rows are the producer's."""
         return ()
 
     def reset(self) -> None:

@@ -46,7 +46,7 @@ class RowsAndIndex:
         return self.rows.extend(rows), self.index.extend(keys)
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """Both."""
+        """The tensors of the rows and of the index keys."""
         return (*self.rows.tensors(), *self.index.tensors())
 
     def reset(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvcalc.core.errors import GatedError, HubUnavailableError, NotFoundError, UnknownModelError, UsageError
 from kvcalc.core.units import clean
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from kvcalc.core.architecture import Architecture
     from kvcalc.engines.base.launcher import Found
     from kvcalc.engines.base.reading import Reading
+    from kvcalc.questions.documents.estimate import EstimateDocument
+    from kvcalc.questions.documents.fit import FitDocument
     from kvcalc.questions.request import Request
+
+_Document = TypeVar("_Document", "EstimateDocument", "FitDocument")
 
 #: Ends and parts of the names of variables that change no byte of the cache, whatever the engine.
 _IDLE_VARIABLES = ("_API_KEY", "_HOST_IP", "_PORT", "_CACHE_ROOT", "_CONFIG_ROOT", "_USAGE_STATS", "_USE_MODELSCOPE", "_TARGET_DEVICE")
@@ -165,14 +169,14 @@ def _shares(reading: Reading, told: Told, model: str) -> dict[str, Any]:
     return shares
 
 
-def answer(found: Launch) -> tuple[dict[str, Any], bool]:
+def answer(found: Launch) -> tuple[FitDocument, bool]:
     """`kvcalc.fit/1`, and whether it fits, for a launch with a memory. Raises what planning raises."""
     from kvcalc.questions.fit_card import fit_or_size
 
     fitted = fit_or_size(found.request, **found.shares)
-    return fitted.to_dict(), fitted.fits
+    return fitted.document(), fitted.fits
 
 
-def with_notes(document: dict[str, Any], found: Launch) -> dict[str, Any]:
+def with_notes(document: _Document, found: Launch) -> _Document:
     """The document with what there is to say about the command before what there is to say about the answer."""
-    return document | {"notes": [*found.notes, *document["notes"]], "warnings": [*found.warnings, *document["warnings"]]}
+    return replace(document, notes=(*found.notes, *document.notes), warnings=(*found.warnings, *document.warnings))

@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.core.errors import EXIT_INTERNAL, KvcalcError, UsageError, nearest
+from kvcalc.core.errors import KvcalcError, UsageError, nearest
 from kvcalc.core.units import clean
+from kvcalc.questions.documents.batch import Answered, Failed
+from kvcalc.questions.documents.common import Fault
+from kvcalc.questions.documents.kinds import plain
+from kvcalc.questions.documents.parts import fault_of
 from kvcalc.questions.request import parse_request
 from kvcalc.sources.files import unambiguous
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from kvcalc.questions.documents.estimate import EstimateDocument
+    from kvcalc.questions.documents.fit import FitDocument
 
 #: A longer line is answered with an error without being parsed.
 LONGEST_LINE = 16 * 1024**2
@@ -21,6 +28,11 @@ _COMMANDS = ("estimate", "fit")
 
 def answer(line: str) -> dict[str, Any]:
     """The answer to one line: `{"id", "ok": true, "result"}` or `{"id", "ok": false, "error"}`. Never raises."""
+    found: dict[str, Any] = plain(_answer(line))
+    return found
+
+
+def _answer(line: str) -> Answered | Failed:
     number: Any = None
     try:
         if len(line) > LONGEST_LINE:
@@ -32,18 +44,14 @@ def answer(line: str) -> dict[str, Any]:
         if not isinstance(request, dict):
             raise UsageError("the line is not a JSON object", 'write it like {"command": "estimate", "model": …}')  # noqa: TRY301
         number = _number(request.get("id"))
-        return {"id": number, "ok": True, "result": _result(request)}
+        return Answered(number, ok=True, result=_result(request))
     except KvcalcError as error:
-        return {"id": number, "ok": False, "error": error.to_dict()}
+        return Failed(number, ok=False, error=fault_of(error))
     except RecursionError:
-        return {"id": number, "ok": False, "error": UsageError("the request is nested too deeply", "flatten it").to_dict()}
+        return Failed(number, ok=False, error=fault_of(UsageError("the request is nested too deeply", "flatten it")))
     except Exception as bug:  # noqa: BLE001  one bad line must never stop the others
         message = f"kvcalc failed on this line ({type(bug).__name__}), which is a bug in kvcalc"
-        return {
-            "id": number,
-            "ok": False,
-            "error": {"type": "internal", "message": message, "hint": "report it", "exit_code": EXIT_INTERNAL},
-        }
+        return Failed(number, ok=False, error=Fault("internal", message, "report it", 70))
 
 
 def _number(given: Any) -> Any:
@@ -55,7 +63,7 @@ def _number(given: Any) -> Any:
     return given
 
 
-def _result(request: dict[str, Any]) -> dict[str, Any]:
+def _result(request: dict[str, Any]) -> EstimateDocument | FitDocument:
     command = request.get("command")
     if request.get("model") == "-":
         raise UsageError(
@@ -64,11 +72,11 @@ def _result(request: dict[str, Any]) -> dict[str, Any]:
     if command == "estimate":
         from kvcalc.questions.estimate import estimate
 
-        return estimate(parse_request(request)).to_dict()
+        return estimate(parse_request(request)).document()
     if command == "fit":
         from kvcalc.questions.fit_card import fit_or_size
 
-        return fit_or_size(parse_request(request)).to_dict()
+        return fit_or_size(parse_request(request)).document()
     hint = nearest(str(command), _COMMANDS) or "one of " + ", ".join(_COMMANDS)
     raise UsageError(f"request: unknown command '{clean(command, 40)}'", hint)
 

@@ -20,6 +20,7 @@ from kvcalc.core.units import clean
 from kvcalc.core.weights import WEIGHT_FORMATS, weight_format
 from kvcalc.engines import get_engine
 from kvcalc.hardware import Gpu, get_gpu
+from kvcalc.questions.documents.fit import CardShares, Sure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -53,19 +54,20 @@ class MemoryBudget:
     kv_high: int
     sure: dict[str, str]
 
-    def origin(self) -> dict[str, Any]:
-        """The `budget.from` object of `kvcalc.fit/1`."""
-        return {
-            "gpu": self.gpu.id,
-            "memory": self.memory,
-            "utilization": float(self.utilization),
-            "weights": self.weights,
-            "overhead": self.overhead,
-            "kv_low": self.kv_low,
-            "kv_likely": self.kv_likely,
-            "kv_high": self.kv_high,
-            "sure": dict(self.sure),
-        }
+    def origin(self) -> CardShares:
+        """Where the memory for the cache comes from, in a document."""
+        sure = Sure(self.sure["memory"], self.sure["utilization"], self.sure["weights"], self.sure["overhead"])
+        return CardShares(
+            self.gpu.id,
+            self.memory,
+            float(self.utilization),
+            self.weights,
+            self.overhead,
+            self.kv_low,
+            self.kv_likely,
+            self.kv_high,
+            sure,
+        )
 
 
 def on_card(workload: Workload, shares: Mapping[str, Any]) -> bool:

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kvcalc.core.errors import InvalidConfigError, KvcalcError, UsageError, nearest
 from kvcalc.core.units import LARGEST, MIB, clean, parse_tokens
 from kvcalc.engines import get_engine
-from kvcalc.questions.estimate import engine_dict, model_dict, workload_dict
+from kvcalc.questions.documents.chat import Change, ChatDocument, Totals, Turn
+from kvcalc.questions.documents.kinds import Answer
+from kvcalc.questions.documents.parts import asked_of, engine_of, model_of
 from kvcalc.sources import load
 from kvcalc.sources.files import decode, read_bytes, read_json
 
@@ -102,32 +104,6 @@ def parse_policy(text: str) -> Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """One turn at its end, the reply included.
-
-    prompt, held        tokens of the prompt; tokens of prompt and reply
-    recomputed          prompt tokens that are computed with a prefix cache, and `without_reuse` without one
-    bytes               the cache at the end of the turn, as the engine allocates it; None if the engine refuses that length
-    out_of_sight        earlier turns of which nothing is in the prompt; `partly` of which something is missing (0 = the system prompt)
-    """
-
-    number: int
-    prompt: int
-    held: int
-    recomputed: int
-    without_reuse: int
-    bytes: int | None
-    out_of_sight: tuple[int, ...]
-    partly: tuple[int, ...]
-    over_budget: bool
-    beyond_context: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """One entry of `turns` in `kvcalc.chat/1`."""
-        return {name: list(value) if isinstance(value := getattr(self, name), tuple) else value for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
 class Conversation:
     """The question: tokens of the system prompt, then (user, reply) tokens of every turn.
 
@@ -155,7 +131,7 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
-class Chat:
+class Chat(Answer):
     """The answer, turn by turn."""
 
     architecture: Architecture
@@ -170,29 +146,25 @@ class Chat:
         """The first turn whose cache exceeds the budget or the model's maximum."""
         return next((turn.number for turn in self.turns if turn.over_budget or turn.beyond_context), None)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The document `kvcalc.chat/1`."""
+    def document(self) -> ChatDocument:
+        """`kvcalc.chat/1`."""
         talk = self.conversation
-        return {
-            "schema": "kvcalc.chat/1",
-            "model": model_dict(self.architecture),
-            "workload": workload_dict(self.request.workload, self.plan.context),
-            "engine": engine_dict(self.plan),
-            "kv_dtype": self.plan.kv_dtype,
-            "policy": talk.policy.text,
-            "system_tokens": talk.system,
-            "block_size": talk.block_size,
-            "budget": self.request.workload.kv_memory,
-            "changed": None if talk.changed_turn is None else {"turn": talk.changed_turn, "position": talk.changed_at},
-            "breaks_at": self.breaks_at,
-            "turns": [turn.to_dict() for turn in self.turns],
-            "totals": {
-                "recomputed": sum(turn.recomputed for turn in self.turns),
-                "without_reuse": sum(turn.without_reuse for turn in self.turns),
-            },
-            "notes": list(self.notes),
-            "warnings": list(self.plan.warnings),
-        }
+        return ChatDocument(
+            model=model_of(self.architecture),
+            workload=asked_of(self.request.workload, self.plan.context),
+            engine=engine_of(self.plan),
+            kv_dtype=self.plan.kv_dtype,
+            policy=talk.policy.text,
+            system_tokens=talk.system,
+            block_size=talk.block_size,
+            budget=self.request.workload.kv_memory,
+            changed=None if talk.changed_turn is None else Change(talk.changed_turn, talk.changed_at),
+            breaks_at=self.breaks_at,
+            turns=self.turns,
+            totals=Totals(sum(turn.recomputed for turn in self.turns), sum(turn.without_reuse for turn in self.turns)),
+            notes=self.notes,
+            warnings=self.plan.warnings,
+        )
 
 
 def read_turns(path: Path) -> tuple[tuple[int, int], ...]:

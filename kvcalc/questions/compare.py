@@ -20,10 +20,14 @@ from kvcalc.core.plan import Line
 from kvcalc.core.units import clean, human, parse_tokens
 from kvcalc.engines import canonical, get_engine
 from kvcalc.engines import names as engine_names
-from kvcalc.questions.estimate import engine_dict, model_dict, workload_dict
+from kvcalc.questions.documents.common import Engine as EngineInForce
+from kvcalc.questions.documents.common import UsedTechnique
+from kvcalc.questions.documents.compare import Attended, CompareDocument, Held, Kind, Row
+from kvcalc.questions.documents.kinds import Answer
+from kvcalc.questions.documents.parts import asked_of, engine_of, fault_of, figures_of, model_of
 from kvcalc.questions.set_fields import override
 from kvcalc.questions.techniques import Case, Step, Technique, Used, apply, build, parse
-from kvcalc.questions.work import Work, attended, work
+from kvcalc.questions.work import attended, work
 from kvcalc.sources import load
 
 if TYPE_CHECKING:
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
     from kvcalc.core.plan import Plan
     from kvcalc.core.workload import Workload
+    from kvcalc.questions.documents.compare import Work
 
 #: What introductions compare: these numbers give the 17.18 and 4.29 GB that they quote.
 INTRODUCTION = {"layers": 32, "query_heads": 32, "head_dim": 128}
@@ -45,10 +50,10 @@ _MOST_ROWS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One line of a comparison: figures, or the error that stands in their place.
+class Alternative:
+    """One of what is compared: figures, or the error that stands in their place.
 
-    capacity   what fits into the memory asked about: {"tokens", "sequences", "context"}; None without --kv-memory
+    capacity   what fits into the memory asked about; None without --kv-memory
     why        what makes this engine's figure differ from the ideal one
     """
 
@@ -59,37 +64,34 @@ class Row:
     plan: Plan | None = None
     attended: dict[int, int] | None = None
     work: Work | None = None
-    capacity: Mapping[str, Any] | None = None
+    capacity: Held | None = None
     why: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     error: KvcalcError | None = None
 
-    def to_dict(self, baseline: int | None) -> dict[str, Any]:
-        """One entry of `rows` in `kvcalc.compare/1`."""
+    def document(self, baseline: int | None) -> Row:
+        """One of the `rows` of a document; `baseline` is the total that the ratios are against."""
         plan = self.plan
         total = None if plan is None else plan.total
         ratio = total / baseline if total is not None and baseline else None
-        return {
-            "name": self.name,
-            "model": None if self.architecture is None else self.architecture.id,
-            "techniques": [
-                {"name": used.name, "parameters": {key: _plain(value) for key, value in used.parameters.items()}}
-                for used in self.techniques
-            ],
-            "engine": {"name": self.engine, "version": "", "args": {}} if plan is None else engine_dict(plan),
-            "kv_dtype": None if plan is None else plan.kv_dtype,
-            "bytes": None if plan is None else plan.bytes_dict(),
-            "ratio": ratio,
-            "saving": None if ratio is None else 1 - ratio,
-            "attended": None
-            if self.attended is None
-            else [{"layers": count, "positions": positions} for positions, count in self.attended.items()],
-            "work": None if self.work is None else self.work.to_dict(),
-            "capacity": None if self.capacity is None else dict(self.capacity),
-            "why": list(self.why),
-            "remarks": list(self.remarks),
-            "error": None if self.error is None else self.error.to_dict(),
-        }
+        return Row(
+            name=self.name,
+            model=None if self.architecture is None else self.architecture.id,
+            techniques=tuple(
+                UsedTechnique(used.name, {key: _plain(value) for key, value in used.parameters.items()}) for used in self.techniques
+            ),
+            engine=EngineInForce(self.engine, "", {}) if plan is None else engine_of(plan),
+            kv_dtype=None if plan is None else plan.kv_dtype,
+            bytes=None if plan is None else figures_of(plan),
+            ratio=ratio,
+            saving=None if ratio is None else 1 - ratio,
+            attended=None if self.attended is None else tuple(Attended(count, positions) for positions, count in self.attended.items()),
+            work=self.work,
+            capacity=self.capacity,
+            why=self.why,
+            remarks=self.remarks,
+            error=None if self.error is None else fault_of(self.error),
+        )
 
 
 def _plain(value: Any) -> int | str:
@@ -97,35 +99,34 @@ def _plain(value: Any) -> int | str:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Answer):
     """Rows against the first that has figures."""
 
-    kind: str
-    rows: tuple[Row, ...]
+    kind: Kind
+    rows: tuple[Alternative, ...]
     workload: Workload
     context: int
-    engine: Mapping[str, Any]
+    engine: EngineInForce
     kv_memory: int | None = None
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """The document `kvcalc.compare/1`."""
+    def document(self) -> CompareDocument:
+        """`kvcalc.compare/1`."""
         baseline = next((row for row in self.rows if row.plan is not None), None)
         plan = None if baseline is None else baseline.plan
-        return {
-            "schema": "kvcalc.compare/1",
-            "kind": self.kind,
-            "model": model_dict(baseline.architecture) if baseline is not None and baseline.architecture is not None else None,
-            "workload": workload_dict(self.workload, self.context),
-            "engine": dict(self.engine),
-            "kv_dtype": None if plan is None else plan.kv_dtype,
-            "kv_memory": self.kv_memory,
-            "baseline": None if baseline is None else baseline.name,
-            "rows": [row.to_dict(None if plan is None else plan.total) for row in self.rows],
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
-        }
+        return CompareDocument(
+            kind=self.kind,
+            model=model_of(baseline.architecture) if baseline is not None and baseline.architecture is not None else None,
+            workload=asked_of(self.workload, self.context),
+            engine=self.engine,
+            kv_dtype=None if plan is None else plan.kv_dtype,
+            kv_memory=self.kv_memory,
+            baseline=None if baseline is None else baseline.name,
+            rows=tuple(row.document(None if plan is None else plan.total) for row in self.rows),
+            notes=self.notes,
+            warnings=self.warnings,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,15 +172,15 @@ def _techniques(asked: Comparing) -> Comparison:
     return _comparison("techniques", rows, workload, notes)
 
 
-def _technique_row(name: str, case: Case, steps: tuple[Step, ...], engine: str, settings: Mapping[str, str]) -> Row:
+def _technique_row(name: str, case: Case, steps: tuple[Step, ...], engine: str, settings: Mapping[str, str]) -> Alternative:
     try:
         changed, used = apply(case, steps, settings)
         plan = _plan(changed, engine)
     except (UsageError, EngineRejectsError, UnsupportedArchitectureError) as error:
-        return Row(name, None, engine, error=error)
+        return Alternative(name, None, engine, error=error)
     seen = attended(changed.recomputed or changed.architecture, plan.context)
     done = _work(changed) if changed.workload.context == case.workload.context else None
-    return Row(name, changed.architecture, engine, tuple(used), plan, attended=seen, work=done, remarks=changed.remarks)
+    return Alternative(name, changed.architecture, engine, tuple(used), plan, attended=seen, work=done, remarks=changed.remarks)
 
 
 def _work(case: Case) -> Work | None:
@@ -314,24 +315,24 @@ def _args_of(names: list[str], given: Mapping[str, Any]) -> dict[str, dict[str, 
     return {name: {key: value for key, value in given.items() if key in known[name]} for name in names}
 
 
-def _engine_row(name: str, architecture: Architecture, workload: Workload, ideal: Plan) -> Row:
+def _engine_row(name: str, architecture: Architecture, workload: Workload, ideal: Plan) -> Alternative:
     try:
         plan = get_engine(name).plan(architecture, workload)
         capacity = _capacity(name, architecture, workload)
     except KvcalcError as error:
-        return Row(name, architecture, name, error=error)
-    return Row(name, architecture, name, (), plan, capacity=capacity, why=tuple(reasons(plan, ideal)))
+        return Alternative(name, architecture, name, error=error)
+    return Alternative(name, architecture, name, (), plan, capacity=capacity, why=tuple(reasons(plan, ideal)))
 
 
-def _capacity(engine: str, architecture: Architecture, workload: Workload) -> dict[str, Any] | None:
+def _capacity(engine: str, architecture: Architecture, workload: Workload) -> Held | None:
     """What fits into `workload.kv_memory` on this engine."""
     if workload.kv_memory is None:
         return None
     from kvcalc.questions.fit import fit
     from kvcalc.questions.request import Request
 
-    found = fit(Request(architecture, engine, workload)).to_dict()
-    return {"tokens": found["capacity"]["tokens"], "max_sequences": found["max_sequences"], "max_context": found["max_context"]}
+    found = fit(Request(architecture, engine, workload))
+    return Held(found.capacity.tokens, found.max_sequences, found.max_context, found.unbounded)
 
 
 def reasons(plan: Plan, ideal: Plan) -> list[str]:
@@ -377,7 +378,7 @@ def _by_buffer(plan: Plan) -> dict[tuple[str, str], list[Line]]:
     return found
 
 
-def _comparison(kind: str, rows: list[Row], workload: Workload, notes: list[str]) -> Comparison:
+def _comparison(kind: Kind, rows: list[Alternative], workload: Workload, notes: list[str]) -> Comparison:
     planned = [row.plan for row in rows if row.plan is not None]
     failed = [row.error for row in rows if row.error is not None]
     if failed and len(planned) <= 1:
@@ -391,7 +392,7 @@ def _comparison(kind: str, rows: list[Row], workload: Workload, notes: list[str]
         rows=tuple(rows),
         workload=workload,
         context=first.context,
-        engine=engine_dict(first),
+        engine=engine_of(first),
         kv_memory=workload.kv_memory,
         notes=tuple(dict.fromkeys(said)),
         warnings=tuple(dict.fromkeys(warning for plan in planned for warning in plan.warnings)),

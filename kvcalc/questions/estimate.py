@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvcalc.core.errors import UsageError
 from kvcalc.engines import get_engine
+from kvcalc.questions.documents.estimate import EstimateDocument, Hidden
+from kvcalc.questions.documents.kinds import Answer
+from kvcalc.questions.documents.parts import asked_of, engine_of, figures_of, lines_of, model_of
+from kvcalc.questions.memory import memory_of
 from kvcalc.sources import load
 
 if TYPE_CHECKING:
@@ -17,27 +21,30 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Answer):
     """An architecture, the question, and the plan that answers it."""
 
     architecture: Architecture
     workload: Workload
     plan: Plan
 
-    def to_dict(self) -> dict[str, Any]:
-        """The document `kvcalc.estimate/1`."""
+    def document(self) -> EstimateDocument:
+        """`kvcalc.estimate/1`."""
         plan = self.plan
-        return {
-            "schema": "kvcalc.estimate/1",
-            "model": model_dict(self.architecture),
-            "workload": workload_dict(self.workload, plan.context),
-            "engine": engine_dict(plan),
-            "kv_dtype": plan.kv_dtype,
-            "bytes": plan.bytes_dict(),
-            "lines": [line.to_dict() for line in plan.lines],
-            "notes": list(plan.notes),
-            "warnings": list(plan.warnings),
-        }
+        memory, basis = memory_of(plan, self.architecture, self.workload)
+        return EstimateDocument(
+            model=model_of(self.architecture),
+            workload=asked_of(self.workload, plan.context),
+            engine=engine_of(plan),
+            kv_dtype=plan.kv_dtype,
+            bytes=figures_of(plan),
+            lines=lines_of(plan),
+            notes=plan.notes,
+            warnings=plan.warnings,
+            out_of_sight=_out_of_sight(self.architecture, plan.context),
+            memory=memory,
+            basis=basis,
+        )
 
 
 def estimate(request: Request) -> Estimate:
@@ -60,33 +67,11 @@ def estimate(request: Request) -> Estimate:
     return Estimate(architecture, request.workload, plan)
 
 
-def model_dict(architecture: Architecture) -> dict[str, Any]:
-    """The `model` object of every document."""
-    source = architecture.source
-    described = ""
-    if source is not None:
-        described = source.file + (f"@{source.revision}" if source.revision else "")
-    return {
-        "id": architecture.id,
-        "source": described,
-        "model_type": architecture.family,
-        "dtype": architecture.dtype,
-        "max_context": architecture.max_context,
-    }
+def _out_of_sight(architecture: Architecture, context: int) -> tuple[Hidden, ...]:
+    """What layers with a window cannot look back to."""
+    extents = {buffer.extent.kind for state in architecture.states for buffer in state.buffers()}
+    if extents.isdisjoint(("window", "chunk")):
+        return ()
+    from kvcalc.questions.work import out_of_sight
 
-
-def workload_dict(workload: Workload, context: int) -> dict[str, Any]:
-    """The `workload` object of every document."""
-    return {
-        "context": context,
-        "sequences": workload.sequences,
-        "tensor_parallel": workload.tensor_parallel,
-        "pipeline_parallel": workload.pipeline_parallel,
-        "decode_context_parallel": workload.decode_context_parallel,
-        "shared_prefix": workload.shared_prefix,
-    }
-
-
-def engine_dict(plan: Plan) -> dict[str, Any]:
-    """The `engine` object of every document."""
-    return {"name": plan.engine, "version": plan.version, "args": dict(plan.args)}
+    return tuple(Hidden(layers, tokens) for tokens, layers in out_of_sight(architecture, context).items())

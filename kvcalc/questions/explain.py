@@ -23,6 +23,10 @@ from kvcalc.core.workload import Workload
 from kvcalc.engines import canonical, get_engine, is_engine
 from kvcalc.engines import names as engine_names
 from kvcalc.engines.base.folder import folder_of
+from kvcalc.questions.documents.common import Section
+from kvcalc.questions.documents.explain import ExplainDocument, Kind
+from kvcalc.questions.documents.kinds import Answer
+from kvcalc.questions.documents.parts import asked_of, engine_of, figures_of, model_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,41 +42,36 @@ _LATENT = (512, 64)
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """One page: a title, its formula, numbers, and prose."""
-
-    title: str
-    formula: tuple[str, ...] = ()
-    text: tuple[str, ...] = ()
-    numbers: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """One entry of `sections` in `kvcalc.explain/1`."""
-        return {"title": self.title, "formula": list(self.formula), "text": list(self.text), "numbers": list(self.numbers)}
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Answer):
     """A subject and its pages; with the plan that the numbers come from, where there is one."""
 
     subject: str
-    kind: str
+    kind: Kind
     sections: tuple[Section, ...]
     estimate: Estimate | None = None
     notes: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """The document `kvcalc.explain/1`."""
-        document = {} if self.estimate is None else self.estimate.to_dict()
-        return {
-            "schema": "kvcalc.explain/1",
-            "subject": self.subject,
-            "kind": self.kind,
-            **{key: document.get(key) for key in ("model", "workload", "engine", "kv_dtype", "bytes")},
-            "sections": [section.to_dict() for section in self.sections],
-            "notes": [*document.get("notes", ()), *self.notes],
-            "warnings": document.get("warnings", []),
-        }
+    def document(self) -> ExplainDocument:
+        """`kvcalc.explain/1`."""
+        found = self.estimate
+        plan = None if found is None else found.plan
+        return ExplainDocument(
+            subject=self.subject,
+            kind=self.kind,
+            model=None if found is None else model_of(found.architecture),
+            workload=None if found is None else asked_of(found.workload, found.plan.context),
+            engine=None if plan is None else engine_of(plan),
+            kv_dtype=None if plan is None else plan.kv_dtype,
+            bytes=None if plan is None else figures_of(plan),
+            sections=self.sections,
+            notes=(*(() if plan is None else plan.notes), *self.notes),
+            warnings=() if plan is None else plan.warnings,
+        )
+
+
+def section(title: str, formula: tuple[str, ...] = (), text: tuple[str, ...] = (), numbers: tuple[str, ...] = ()) -> Section:
+    """A page with what there is of it."""
+    return Section(title, formula, text, numbers)
 
 
 def explain(
@@ -112,13 +111,13 @@ def page(docstring: str | None, *, title: str = "") -> Section:
     while text and not text[0]:
         text.pop(0)
     paragraphs = tuple(line for index, line in enumerate(text) if line or (index + 1 < len(text) and text[index + 1]))
-    return Section(f"{title}: {lines[0]}" if title else lines[0], formula, paragraphs)
+    return section(f"{title}: {lines[0]}" if title else lines[0], formula, paragraphs)
 
 
 def state_page(kind: str, layers: int) -> Section:
     """The page of a state, as a model has it in so many layers; a line that is no state has only its name."""
     title = f"{kind}, {layers:,} layer{'s' if layers != 1 else ''}" if layers else kind
-    return page(KINDS[kind].__doc__, title=title) if kind in KINDS else Section(title)
+    return page(KINDS[kind].__doc__, title=title) if kind in KINDS else section(title)
 
 
 def derivation(plan: Plan) -> list[Section]:
@@ -132,7 +131,7 @@ def derivation(plan: Plan) -> list[Section]:
     if len(plan.lines) == 1:
         return found
     terms = " + ".join(f"{line.bytes:,}" for line in plan.lines) or "nothing is kept"
-    return [*found, Section("total", numbers=(f"{terms} = {plan.total:,} B",))]
+    return [*found, section("total", numbers=(f"{terms} = {plan.total:,} B",))]
 
 
 # ── subjects ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -174,17 +173,19 @@ def _format(found: Format) -> Section:
         numbers.append(f"an MLA row of {latent} + {rope}: {found.latent_bytes(latent, rope):,} B; bf16: {2 * (latent + rope):,} B")
     except UsageError:
         pass
+    if found.name == "fp8_ds_mla":
+        numbers.append("a DeepSeek-V4 row of 512, the rotary 64 among them: 448 + 64 x 2 + 8 = 584 B; bf16: 1,024 B")
     aliases = [alias for alias, name in ALIASES.items() if name == found.name]
     text = (f"also written: {', '.join(aliases)}",) if aliases else ()
     kind = page(type(found).__doc__).formula if isinstance(found, PackedLatent) else ()
-    return Section(f"{found.name}: {found.about}", (found.formula, *kind), text, tuple(numbers))
+    return section(f"{found.name}: {found.about}", (found.formula, *kind), text, tuple(numbers))
 
 
 def _engine(name: str) -> Iterator[Section]:
     """What the engine is, the rules of its modules one by one, and its settings."""
     engine = get_engine(name)
     if engine.rules:
-        yield Section(f"{engine.title or name}: the rules in short", text=engine.rules)
+        yield section(f"{engine.title or name}: the rules in short", text=engine.rules)
     home = import_module(folder_of(type(engine).__module__))
     yield _rules(f"{name} {engine.version}", max(type(engine).__doc__ or "", home.__doc__ or "", key=len))
     for entry in iter_modules(getattr(home, "__path__", ())):
@@ -193,7 +194,7 @@ def _engine(name: str) -> Iterator[Section]:
         if any(rules.text):
             yield rules
     if engine.settings:
-        yield Section(
+        yield section(
             "settings (-E NAME=VALUE)",
             text=tuple(
                 f"{item.name} = {item.default}: {item.about}" + (f" ({', '.join(item.choices)})" if item.choices else "")
@@ -207,7 +208,7 @@ def _rules(name: str, docstring: str) -> Section:
     from inspect import cleandoc
 
     title, *lines = cleandoc(docstring).split("\n")
-    return Section(f"{name}: {title}", text=tuple(lines[1:]))
+    return section(f"{name}: {title}", text=tuple(lines[1:]))
 
 
 def _model(name: str, workload: Workload, engine: str, settings: Mapping[str, str]) -> Explanation:
@@ -245,4 +246,4 @@ def _identity(architecture: Architecture) -> Section:
         text.extend(f"assumed: {field} ({how})" for field, how in source.assumed.items())
     if architecture.hub:
         text.append(f"hub: {architecture.hub}")
-    return Section(architecture.name or architecture.id, text=tuple(text))
+    return section(architecture.name or architecture.id, text=tuple(text))

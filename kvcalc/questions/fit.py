@@ -12,7 +12,7 @@ bisection finds the last that does. No formula is inverted. Context -1 asks for 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from kvcalc.core.errors import KvcalcError, UsageError
 from kvcalc.core.plan import Capacity
@@ -20,11 +20,15 @@ from kvcalc.core.units import parse_bytes
 from kvcalc.engines import get_engine
 from kvcalc.engines.base.search import largest_context, last_that, least_memory, most_sequences
 from kvcalc.questions.card import idle_share
-from kvcalc.questions.estimate import engine_dict, model_dict, workload_dict
+from kvcalc.questions.documents.fit import Capacity as CapacityFigures
+from kvcalc.questions.documents.fit import CardBudget, CardShares, CountRemedy, FitDocument, GivenBudget, GivenFitDocument, WordRemedy
+from kvcalc.questions.documents.kinds import Answer
+from kvcalc.questions.documents.parts import asked_of, engine_of, model_of
+from kvcalc.questions.memory import memory_in
 from kvcalc.sources import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.plan import Plan
@@ -41,11 +45,13 @@ class Budget:
     """Bytes for the cache on each device, and where they come from: the flag, or how a card's memory was divided."""
 
     kv_bytes_per_device: int
-    origin: str | Mapping[str, Any] = "--kv-memory"
+    origin: Literal["--kv-memory"] | CardShares = "--kv-memory"
 
-    def to_dict(self) -> dict[str, Any]:
-        """The `budget` object of `kvcalc.fit/1`."""
-        return {"kv_bytes_per_device": self.kv_bytes_per_device, "from": self.origin if isinstance(self.origin, str) else dict(self.origin)}
+    def document(self) -> GivenBudget | CardBudget:
+        """The `budget` of a document."""
+        if isinstance(self.origin, CardShares):
+            return CardBudget(self.kv_bytes_per_device, self.origin)
+        return GivenBudget(self.kv_bytes_per_device, self.origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +62,19 @@ class Remedy:
     value: int | str
     text: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """One entry of `remedies` in `kvcalc.fit/1`."""
-        return {"setting": self.setting, "value": self.value, "text": self.text}
+    def document(self) -> CountRemedy | WordRemedy:
+        """One of the `remedies` of a document."""
+        if isinstance(self.value, int):
+            return CountRemedy(cast("Any", self.setting), self.value, self.text)
+        return WordRemedy(cast("Any", self.setting), self.value, self.text)
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
-    """An architecture, the question, the memory, and what fits into it."""
+class Fit(Answer):
+    """An architecture, the question, the memory, and what fits into it.
+
+    max_context   None where none fits, and where nothing ends it, which is `unbounded`
+    """
 
     architecture: Architecture
     workload: Workload
@@ -77,24 +88,39 @@ class Fit:
     remedies: tuple[Remedy, ...] = ()
     notes: tuple[str, ...] = field(default=())
     warnings: tuple[str, ...] = field(default=())
+    unbounded: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        """The document `kvcalc.fit/1`."""
+    def document(self) -> FitDocument:
+        """`kvcalc.fit/1`."""
+        memory, basis = memory_in(self.plan, self.workload, self.budget.kv_bytes_per_device)
+        return GivenFitDocument(**self.parts(), memory=memory, basis=basis)
+
+    def parts(self) -> dict[str, Any]:
+        """The fields of a document but for where the memory lies."""
+        capacity = self.capacity
         return {
-            "schema": "kvcalc.fit/1",
-            "model": model_dict(self.architecture),
-            "workload": workload_dict(self.workload, self.plan.context),
-            "engine": engine_dict(self.plan),
+            "model": model_of(self.architecture),
+            "workload": asked_of(self.workload, self.plan.context),
+            "engine": engine_of(self.plan),
             "kv_dtype": self.plan.kv_dtype,
-            "budget": self.budget.to_dict(),
+            "budget": self.budget.document(),
             "fits": self.fits,
             "max_context": self.max_context,
             "max_sequences": self.max_sequences,
             "needed": self.needed,
-            "capacity": self.capacity.to_dict(),
-            "remedies": [remedy.to_dict() for remedy in self.remedies],
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
+            "capacity": CapacityFigures(
+                capacity.tokens,
+                capacity.concurrency,
+                capacity.blocks,
+                capacity.block_bytes,
+                capacity.block_size,
+                capacity.sliding_tokens,
+                capacity.state_slots,
+            ),
+            "remedies": tuple(remedy.document() for remedy in self.remedies),
+            "notes": self.notes,
+            "warnings": self.warnings,
+            "unbounded": self.unbounded,
         }
 
 
@@ -105,11 +131,13 @@ def fit(request: Request, *, budget: Budget | None = None, beyond: bool = False)
     workload = request.workload
     fitting = engine.fitting(architecture, workload, budget.kv_bytes_per_device)
     longest = largest_context(architecture, workload, fitting, beyond=beyond)
+    unbounded = longest is None and fitting.admits(1, workload.sequences)
     asked = longest or 1 if workload.context == -1 else engine.context_of(architecture, workload)
     settled = replace(workload, context=asked) if workload.context == -1 else workload
     plan = fitting.plan(settled)
-    fits = (workload.context != -1 or longest is not None) and fitting.admits(asked, workload.sequences)
+    fits = (workload.context != -1 or longest is not None or unbounded) and fitting.admits(asked, workload.sequences)
     capacity = fitting.capacity(asked) or Capacity(fits)
+    unending = (f"nothing ends the context: the figures are those of {asked:,} token",) if unbounded and workload.context == -1 else ()
     return Fit(
         architecture,
         settled,
@@ -121,8 +149,9 @@ def fit(request: Request, *, budget: Budget | None = None, beyond: bool = False)
         capacity,
         None if workload.context == -1 and not fits else least_memory(fitting, asked, plan.per_device),
         () if fits else tuple(remedies(architecture, engine, settled, budget, fitting, longest)),
-        notes=tuple(dict.fromkeys((*plan.notes, *capacity.notes, *idle_share(request, plan.notes, fits=True)))),
+        notes=tuple(dict.fromkeys((*plan.notes, *capacity.notes, *idle_share(request, plan.notes, fits=True), *unending))),
         warnings=tuple(dict.fromkeys((*plan.warnings, *capacity.warnings))),
+        unbounded=unbounded,
     )
 
 

@@ -13,9 +13,13 @@ from kvcalc.engines import get_engine
 from kvcalc.engines.base.search import largest_context, most_sequences
 from kvcalc.hardware import gpus
 from kvcalc.questions.card import MemoryBudget, memory_budget, on_card, utilization_for, without_share
-from kvcalc.questions.estimate import engine_dict, model_dict, workload_dict
+from kvcalc.questions.documents.common import Engine as EngineInForce
+from kvcalc.questions.documents.fit import CardFitDocument, DecodeBound, NeededShare, RankedCard, SizingDocument
+from kvcalc.questions.documents.kinds import Answer
+from kvcalc.questions.documents.parts import asked_of, engine_of, model_of
 from kvcalc.questions.fit import Budget, Fit, Remedy, fit
 from kvcalc.questions.fit_table import FitTable, fit_table
+from kvcalc.questions.memory import memory_on
 from kvcalc.sources import load
 from kvcalc.sources.weights import measured_weights
 
@@ -33,23 +37,7 @@ _EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_exp
 
 
 @dataclass(frozen=True, slots=True)
-class DecodeBound:
-    """Tokens per second that decoding cannot exceed, from the memory's bandwidth alone: a bound, not a forecast.
-
-    tokens_per_second <= sequences x bandwidth / (weights + cache), each the part of one device
-    """
-
-    tokens_per_second: float
-    bytes_per_step: int
-    text: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """The `decode_bound` object of `kvcalc.fit/1`."""
-        return {"tokens_per_second": round(self.tokens_per_second, 1), "bytes_per_step": self.bytes_per_step, "text": self.text}
-
-
-@dataclass(frozen=True, slots=True)
-class Sized:
+class Sized(Answer):
     """A fit on a card: the answer under the likely overhead, the range under the others, and the bound.
 
     smallest   how many of these devices hold the question
@@ -89,15 +77,19 @@ class Sized:
         """Changes that make it fit, one at a time."""
         return self.fit.remedies
 
-    def to_dict(self) -> dict[str, Any]:
-        """The document `kvcalc.fit/1`, with what a card adds."""
-        return self.fit.to_dict() | {
-            "max_context_range": list(self.context_range),
-            "max_sequences_range": list(self.sequences_range),
-            "decode_bound": self.bound.to_dict() if self.bound else None,
-            "smallest_devices": self.smallest,
-            "needed_utilization": None if self.share is None else {"setting": self.share[0], "value": float(self.share[1])},
-        }
+    def document(self) -> CardFitDocument:
+        """`kvcalc.fit/1`, with what a card adds."""
+        memory, basis = memory_on(self.fit.plan, self.fit.workload, self.memory)
+        return CardFitDocument(
+            **self.fit.parts(),
+            memory=memory,
+            basis=basis,
+            max_context_range=self.context_range,
+            max_sequences_range=self.sequences_range,
+            decode_bound=self.bound,
+            smallest_devices=self.smallest,
+            needed_utilization=None if self.share is None else NeededShare(self.share[0], float(self.share[1])),
+        )
 
 
 def size(request: Request, *, beyond: bool = False, **shares: Any) -> Sized:
@@ -165,7 +157,10 @@ def _limits(architecture: Architecture, request: Request, context: int, kv_memor
 
 
 def decode_bound(architecture: Architecture, found: Fit, memory: MemoryBudget) -> DecodeBound | None:
-    """The bound at the asked context and sequences; None for a card whose bandwidth is not known."""
+    """The bound at the asked context and sequences; None for a card whose bandwidth is not known.
+
+    tokens_per_second <= sequences x bandwidth / (weights + cache), each the part of one device
+    """
     if not memory.gpu.bandwidth:
         return None
     experts = any(architecture.traits.get(name) for name in _EXPERTS)
@@ -175,7 +170,7 @@ def decode_bound(architecture: Architecture, found: Fit, memory: MemoryBudget) -
     text = "bound: bandwidth / cache read a step; the experts that a step reads are not known, so weights are left out"
     if not experts:
         text = "bound: bandwidth / (weights + cache) read a step"
-    return DecodeBound(found.workload.sequences * memory.gpu.bandwidth / read, read, text)
+    return DecodeBound(round(found.workload.sequences * memory.gpu.bandwidth / read, 1), read, text)
 
 
 def _measured_once(request: Request, shares: dict[str, Any]) -> dict[str, Any]:
@@ -211,28 +206,7 @@ def _holds(architecture: Architecture, request: Request, shares: Mapping[str, An
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """One accelerator, and how many of it are enough."""
-
-    gpu: str
-    name: str
-    devices: int
-    memory: int
-    kv_bytes_per_device: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """One entry of `gpus` in `kvcalc.sizing/1`."""
-        return {
-            "gpu": self.gpu,
-            "name": self.name,
-            "devices": self.devices,
-            "memory": self.memory,
-            "kv_bytes_per_device": self.kv_bytes_per_device,
-        }
-
-
-def rank(request: Request, **shares: Any) -> list[Ranked]:
+def rank(request: Request, **shares: Any) -> list[RankedCard]:
     """Every accelerator of the catalogue that holds the question, the least memory in all first."""
     architecture = load(request.model)
     shares = _measured_once(request, shares)
@@ -256,30 +230,29 @@ def _planned_at_all(architecture: Architecture, request: Request) -> None:
     raise refusals[0]
 
 
-def _ranked(architecture: Architecture, request: Request, shares: Mapping[str, Any]) -> Iterator[Ranked]:
+def _ranked(architecture: Architecture, request: Request, shares: Mapping[str, Any]) -> Iterator[RankedCard]:
     for gpu in gpus().values():
         asked = replace(request, workload=replace(request.workload, gpu=gpu.id))
         devices = smallest(architecture, asked, shares)
         if devices is not None:
-            yield Ranked(gpu.id, gpu.name, devices, gpu.memory, memory_budget(architecture, over(asked, devices), **shares).kv_likely)
+            yield RankedCard(gpu.id, gpu.name, devices, gpu.memory, memory_budget(architecture, over(asked, devices), **shares).kv_likely)
 
 
-def rank_document(request: Request, rows: list[Ranked]) -> dict[str, Any]:
-    """The document `kvcalc.sizing/1`; the engine's settings are those on the first row's devices."""
+def rank_document(request: Request, rows: list[RankedCard]) -> SizingDocument:
+    """`kvcalc.sizing/1`; the engine's settings are those on the first row's devices."""
     architecture, engine = load(request.model), get_engine(request.engine)
-    running = {"name": engine.name, "version": engine.version, "args": dict(request.workload.engine_args)}
+    running = EngineInForce(engine.name, engine.version, request.workload.engine_args)
     context, kv_dtype = engine.context_of(architecture, request.workload), request.workload.kv_dtype
     if rows:
         best = over(replace(request, workload=replace(request.workload, gpu=rows[0].gpu)), rows[0].devices)
         plan = engine.plan(architecture, best.workload)
-        running, kv_dtype = engine_dict(plan), plan.kv_dtype
-    return {
-        "schema": "kvcalc.sizing/1",
-        "model": model_dict(architecture),
-        "workload": workload_dict(request.workload, context),
-        "engine": running,
-        "kv_dtype": kv_dtype,
-        "gpus": [row.to_dict() for row in rows],
-        "notes": ["weights and overhead are estimates; the smallest number of each card, tensor parallel sizes 1 to 32"],
-        "warnings": [],
-    }
+        running, kv_dtype = engine_of(plan), plan.kv_dtype
+    return SizingDocument(
+        model=model_of(architecture),
+        workload=asked_of(request.workload, context),
+        engine=running,
+        kv_dtype=kv_dtype,
+        gpus=tuple(rows),
+        notes=("weights and overhead are estimates; the smallest number of each card, tensor parallel sizes 1 to 32",),
+        warnings=(),
+    )

@@ -8,11 +8,13 @@ max_sequences   most sequences of that length at once: 0 = not even one; None = 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvcalc.engines import get_engine
 from kvcalc.engines.base.search import most_sequences
-from kvcalc.questions.estimate import engine_dict, model_dict, workload_dict
+from kvcalc.questions.documents.fit import Cell, FitTableDocument, LengthRow
+from kvcalc.questions.documents.kinds import Answer
+from kvcalc.questions.documents.parts import asked_of, engine_of, model_of
 from kvcalc.questions.fit import Budget, read_budget
 from kvcalc.sources import load
 
@@ -29,41 +31,27 @@ FIRST = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """One length in one format."""
-
-    kv_dtype: str
-    per_sequence: int
-    max_sequences: int | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """One entry of `cells` in `kvcalc.fit_table/1`."""
-        return {"kv_dtype": self.kv_dtype, "per_sequence": self.per_sequence, "max_sequences": self.max_sequences}
-
-
-@dataclass(frozen=True, slots=True)
-class FitTable:
+class FitTable(Answer):
     """Rows of lengths, columns of formats; `plan` is that of the longest in the first format."""
 
     architecture: Architecture
     request: Request
     plan: Plan
     budget: Budget
-    rows: tuple[tuple[int, tuple[Cell, ...]], ...]
+    rows: tuple[LengthRow, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The document `kvcalc.fit_table/1`."""
-        return {
-            "schema": "kvcalc.fit_table/1",
-            "model": model_dict(self.architecture),
-            "workload": workload_dict(self.request.workload, self.plan.context),
-            "engine": engine_dict(self.plan),
-            "kv_dtype": self.plan.kv_dtype,
-            "budget": self.budget.to_dict(),
-            "rows": [{"context": context, "cells": [cell.to_dict() for cell in cells]} for context, cells in self.rows],
-            "notes": list(self.plan.notes),
-            "warnings": list(self.plan.warnings),
-        }
+    def document(self) -> FitTableDocument:
+        """`kvcalc.fit_table/1`."""
+        return FitTableDocument(
+            model=model_of(self.architecture),
+            workload=asked_of(self.request.workload, self.plan.context),
+            engine=engine_of(self.plan),
+            kv_dtype=self.plan.kv_dtype,
+            budget=self.budget.document(),
+            rows=self.rows,
+            notes=self.plan.notes,
+            warnings=self.plan.warnings,
+        )
 
 
 def fit_table(request: Request, formats: Sequence[str], *, budget: Budget | None = None) -> FitTable:
@@ -73,7 +61,7 @@ def fit_table(request: Request, formats: Sequence[str], *, budget: Budget | None
     longest = engine.context_of(architecture, request.workload)
     workload = replace(request.workload, sequences=1)
     columns = [engine.fitting(architecture, replace(workload, kv_dtype=name), budget.kv_bytes_per_device) for name in formats]
-    rows = tuple((context, tuple(_cell(column, context) for column in columns)) for context in lengths_to(longest))
+    rows = tuple(LengthRow(context, tuple(_cell(column, context) for column in columns)) for context in lengths_to(longest))
     return FitTable(architecture, replace(request, workload=workload), columns[0].plan(columns[0].workload), budget, rows)
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvcalc.core.errors import EXIT_OK, EXIT_OVER_BUDGET, UsageError
 from kvcalc.engines import get_engine
-from kvcalc.questions.estimate import engine_dict, model_dict, workload_dict
+from kvcalc.questions.documents.kinds import Answer
+from kvcalc.questions.documents.parts import asked_of, engine_of, model_of
+from kvcalc.questions.documents.reconcile import GrowthDocument
 from kvcalc.sources import load
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ TOLERANCE = Fraction(5, 100)
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(Answer):
     """Observed against expected growth.
 
     expected   bytes that the plan grows by over the tokens, from the context where the measurement began
@@ -52,24 +54,23 @@ class Growth:
         """0 as expected, 1 not."""
         return EXIT_OK if abs(self.ratio - 1) <= TOLERANCE else EXIT_OVER_BUDGET
 
-    def to_dict(self) -> dict[str, Any]:
-        """The document `kvcalc.growth/1`."""
-        return {
-            "schema": "kvcalc.growth/1",
-            "model": model_dict(self.architecture),
-            "workload": workload_dict(self.request.workload, self.plan.context),
-            "engine": engine_dict(self.plan),
-            "kv_dtype": self.plan.kv_dtype,
-            "start": self.start,
-            "tokens": self.tokens,
-            "observed": self.observed,
-            "expected": self.expected,
-            "ratio": round(float(self.ratio), 6),
-            "within": self.exit_code == EXIT_OK,
-            "reason": self.reason,
-            "notes": list(self.plan.notes),
-            "warnings": list(self.plan.warnings),
-        }
+    def document(self) -> GrowthDocument:
+        """`kvcalc.growth/1`."""
+        return GrowthDocument(
+            model=model_of(self.architecture),
+            workload=asked_of(self.request.workload, self.plan.context),
+            engine=engine_of(self.plan),
+            kv_dtype=self.plan.kv_dtype,
+            start=self.start,
+            tokens=self.tokens,
+            observed=self.observed,
+            expected=self.expected,
+            ratio=round(float(self.ratio), 6),
+            within=self.exit_code == EXIT_OK,
+            reason=self.reason,
+            notes=self.plan.notes,
+            warnings=self.plan.warnings,
+        )
 
 
 def growth(request: Request, observed: int, tokens: int, start: int = 0) -> Growth:

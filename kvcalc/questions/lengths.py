@@ -24,6 +24,10 @@ from kvcalc.core.formats import get_kv_format
 from kvcalc.core.units import LARGEST, MIB, clean, parse_tokens
 from kvcalc.engines.base.engine import default_format
 from kvcalc.engines.ideal.engine import row_bytes
+from kvcalc.questions.documents.fit import Allocation as AllocationFigures
+from kvcalc.questions.documents.fit import LengthsDocument
+from kvcalc.questions.documents.kinds import Answer
+from kvcalc.questions.documents.parts import model_of
 from kvcalc.sources.files import decode, exists, read_bytes, user_path
 
 if TYPE_CHECKING:
@@ -209,41 +213,42 @@ class Allocation:
         """Bytes allocated and never used."""
         return self.bytes - self.in_use
 
-    def to_dict(self) -> dict[str, Any]:
-        """One entry of `allocations` in `kvcalc.lengths/1`."""
-        return {
-            "name": self.name,
-            "block_size": self.block_size,
-            "bytes": self.bytes,
-            "waste": self.waste,
-            "utilisation": round(self.in_use / self.bytes, 6) if self.bytes else 1.0,
-            "fits_mixed": self.fits,
-        }
+    def document(self) -> AllocationFigures:
+        """One of the `allocations` of a document."""
+        used = round(self.in_use / self.bytes, 6) if self.bytes else 1.0
+        return AllocationFigures(self.name, self.block_size, self.bytes, self.waste, used, self.fits)
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(Answer):
     """The answer: lengths, allocations side by side, and how many requests of each percentile's length fit."""
 
+    architecture: Architecture
+    kv_dtype: str
     lengths: Lengths
     allocations: tuple[Allocation, ...]
     fits_at: dict[str, int | None]
     budget: int | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The document `kvcalc.lengths/1`."""
+    def document(self) -> LengthsDocument:
+        """`kvcalc.lengths/1`."""
         found = self.lengths
-        return {
-            "schema": "kvcalc.lengths/1",
-            "origin": found.origin,
-            "requests": found.requests,
-            "tokens": sum(tokens * count for tokens, count in found.counts.items()),
-            "longest": found.longest,
-            "percentiles": {f"p{percent}": found.percentile(percent) for percent in PERCENTILES},
-            "budget": self.budget,
-            "fits_at": self.fits_at,
-            "allocations": [allocation.to_dict() for allocation in self.allocations],
-        }
+        return LengthsDocument(
+            origin=found.origin,
+            requests=found.requests,
+            tokens=sum(tokens * count for tokens, count in found.counts.items()),
+            longest=found.longest,
+            percentiles={f"p{percent}": found.percentile(percent) for percent in PERCENTILES},
+            budget=self.budget,
+            fits_at=self.fits_at,
+            allocations=tuple(allocation.document() for allocation in self.allocations),
+            model=model_of(self.architecture),
+            kv_dtype=self.kv_dtype,
+            workload=None,
+            engine=None,
+            notes=(),
+            warnings=(),
+        )
 
 
 def traffic(architecture: Architecture, kv_dtype: str, lengths: Lengths, budget: int | None = None) -> Traffic:
@@ -261,7 +266,7 @@ def traffic(architecture: Architecture, kv_dtype: str, lengths: Lengths, budget:
     for percent in PERCENTILES:
         each = _bytes(costs, lengths.percentile(percent), 1)
         fits_at[f"p{percent}"] = None if budget is None or not each else budget // each
-    return Traffic(lengths, tuple(allocations), fits_at, budget)
+    return Traffic(architecture, kv_dtype, lengths, tuple(allocations), fits_at, budget)
 
 
 def _costs(architecture: Architecture, kv_dtype: str) -> list[tuple[Extent, int]]:

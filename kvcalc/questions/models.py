@@ -1,21 +1,24 @@
 """`models list|show|validate|import`: the catalogue as a table, one model, the check of a file, a config turned into YAML.
 
 list_models     rows, filtered by text, technique and family
-show_model      one architecture, whatever MODEL is
+show_model      one architecture, in full
 validate_files  every problem of every file, `expect` figures included
 import_model    MODEL as a catalogue YAML
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from kvcalc.core.errors import KvcalcError, UsageError, nearest
+from kvcalc.core.fields import plain
 from kvcalc.core.units import clean
 from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
+from kvcalc.questions.documents.models import KeptState, ListedModel, ModelDocument
+from kvcalc.questions.documents.parts import model_of
 from kvcalc.sources import catalogue, load
 from kvcalc.sources.document import check
 from kvcalc.sources.files import is_folder, read_bytes, shown
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kvcalc.core.architecture import Architecture
+    from kvcalc.questions.documents.models import CatalogueEntry
     from kvcalc.sources.yaml_reader import Document
 
 #: Any context gives the same bytes per token; this one is every model's.
@@ -34,45 +38,7 @@ _CONTEXT = 1024
 _CATALOGUE = "model_configs"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of `models list`.
-
-    layers            layers of the language model, draft layers apart
-    techniques        those in use, in order of first appearance: ("swa", "gqa")
-    bytes_per_token   in every layer that still holds it, at the model's own type (bf16 where the file does not say), `ideal`
-    fixed_bytes       per sequence whatever its length: recurrent and convolution state
-    max_context       None where it is not known
-    """
-
-    id: str
-    name: str
-    hub: str
-    family: str
-    layers: int
-    techniques: tuple[str, ...]
-    dtype: str | None
-    bytes_per_token: int
-    fixed_bytes: int
-    max_context: int | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """One entry of `models` in `kvcalc.models/1`."""
-        return {
-            "id": self.id,
-            "name": self.name,
-            "hub": self.hub,
-            "family": self.family,
-            "layers": self.layers,
-            "techniques": list(self.techniques),
-            "dtype": self.dtype,
-            "bytes_per_token": self.bytes_per_token,
-            "fixed_bytes": self.fixed_bytes,
-            "max_context": self.max_context,
-        }
-
-
-def list_models(text: str | None = None, technique: str | None = None, family: str | None = None) -> list[Row]:
+def list_models(text: str | None = None, technique: str | None = None, family: str | None = None) -> list[ListedModel]:
     """The catalogue in order of id: `text` in id, name, hub or family; one technique; a family or its beginning.
 
     Raises UsageError for a technique or a family that no model has. A text that nothing matches gives no rows.
@@ -90,7 +56,7 @@ def list_models(text: str | None = None, technique: str | None = None, family: s
     return rows
 
 
-def _having(what: str, word: str, rows: list[Row], holds: Callable[[Row, str], bool], known: set[str]) -> list[Row]:
+def _having(what: str, word: str, rows: list[ListedModel], holds: Callable[[ListedModel, str], bool], known: set[str]) -> list[ListedModel]:
     wanted = word.strip().lower()
     found = [row for row in rows if holds(row, wanted)]
     if not found:
@@ -99,9 +65,9 @@ def _having(what: str, word: str, rows: list[Row], holds: Callable[[Row, str], b
     return found
 
 
-def _row(architecture: Architecture) -> Row:
+def _row(architecture: Architecture) -> ListedModel:
     plan = get_engine("ideal").plan(architecture, Workload(context=_CONTEXT))
-    return Row(
+    return ListedModel(
         id=architecture.id,
         name=architecture.name,
         hub=architecture.hub,
@@ -115,9 +81,24 @@ def _row(architecture: Architecture) -> Row:
     )
 
 
-def show_model(model: str) -> Architecture:
-    """The architecture behind MODEL. Raises what `load` raises."""
-    return load(model)
+def show_model(architecture: Architecture) -> ModelDocument:
+    """`kvcalc.models/1` of one architecture: its layers, and where each number comes from."""
+    return ModelDocument(
+        model=model_of(architecture),
+        workload=None,
+        engine=None,
+        kv_dtype=None,
+        architecture=cast("CatalogueEntry", plain(architecture)),
+        techniques=architecture.techniques,
+        states=tuple(
+            KeptState(
+                state.kind, layers, {key: value for key, value in state.to_dict().items() if key != "kind" and value not in (None, False)}
+            )
+            for state, layers in architecture.states.items()
+        ),
+        notes=architecture.assumptions,
+        warnings=(),
+    )
 
 
 def validate_files(paths: Sequence[str | Path]) -> list[Problem]:

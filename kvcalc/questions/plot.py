@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kvcalc.core.errors import UsageError
 from kvcalc.core.units import clean
 from kvcalc.engines import canonical, get_engine
 from kvcalc.engines.base.search import largest_context
 from kvcalc.questions.compare import INTRODUCTION_CONTEXT, introduction
-from kvcalc.questions.estimate import engine_dict, model_dict, workload_dict
+from kvcalc.questions.documents.kinds import Answer, plain
+from kvcalc.questions.documents.parts import asked_of, engine_of, model_of
+from kvcalc.questions.documents.plot import PlotDocument, Point
+from kvcalc.questions.documents.plot import Series as DrawnSeries
 from kvcalc.questions.set_fields import override
 from kvcalc.questions.techniques import Case, apply, parse
 from kvcalc.sources import load
@@ -54,14 +57,6 @@ class Plotting:
     linear: bool = False
 
 
-class Point(NamedTuple):
-    """Bytes at a context."""
-
-    context: int
-    total: int
-    per_device: int
-
-
 @dataclass(frozen=True, slots=True)
 class Series:
     """One line: its points, the plan of the last one, and the largest context that fits the memory, if there is one."""
@@ -73,20 +68,13 @@ class Series:
     max_context: int | None = None
     remarks: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """One entry of `series` in `kvcalc.plot/1`."""
-        return {
-            "name": self.name,
-            "model": model_dict(self.architecture),
-            "engine": engine_dict(self.plan),
-            "kv_dtype": self.plan.kv_dtype,
-            "points": [point._asdict() for point in self.points],
-            "max_context": self.max_context,
-        }
+    def document(self) -> DrawnSeries:
+        """One of the `series` of a document."""
+        return DrawnSeries(self.name, model_of(self.architecture), engine_of(self.plan), self.plan.kv_dtype, self.points, self.max_context)
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(Answer):
     """All lines, over the same contexts."""
 
     series: tuple[Series, ...]
@@ -98,29 +86,27 @@ class Chart:
     warnings: tuple[str, ...]
 
     @property
-    def figure(self) -> str:
+    def figure(self) -> Literal["total", "per_device"]:
         """What is drawn: "total", or "per_device" where a memory stands beside it."""
         return "total" if self.workload.kv_memory is None else "per_device"
 
-    def to_dict(self) -> dict[str, Any]:
-        """The document `kvcalc.plot/1`; what all series have in common stands at the top, else null."""
-        series = [entry.to_dict() for entry in self.series]
-        first = series[0]
-        common = {key: first[key] if all(entry[key] == first[key] for entry in series) else None for key in ("model", "engine", "kv_dtype")}
-        return {
-            "schema": "kvcalc.plot/1",
-            "model": common["model"],
-            "workload": workload_dict(self.workload, self.end),
-            "engine": common["engine"],
-            "kv_dtype": common["kv_dtype"],
-            "figure": self.figure,
-            "scale": "linear" if self.linear else "log",
-            "from": self.start,
-            "kv_memory": self.workload.kv_memory,
-            "series": series,
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
-        }
+    def document(self) -> PlotDocument:
+        """`kvcalc.plot/1`; what all series have in common stands at the top, else None."""
+        series = tuple(entry.document() for entry in self.series)
+        models, engines = [plain(entry.model) for entry in series], [plain(entry.engine) for entry in series]
+        return PlotDocument(
+            model=series[0].model if all(model == models[0] for model in models) else None,
+            workload=asked_of(self.workload, self.end),
+            engine=series[0].engine if all(engine == engines[0] for engine in engines) else None,
+            kv_dtype=series[0].kv_dtype if len({entry.kv_dtype for entry in series}) == 1 else None,
+            figure=self.figure,
+            scale="linear" if self.linear else "log",
+            from_=self.start,
+            kv_memory=self.workload.kv_memory,
+            series=series,
+            notes=self.notes,
+            warnings=self.warnings,
+        )
 
 
 def plot(asked: Plotting) -> Chart:

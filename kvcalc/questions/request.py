@@ -68,9 +68,8 @@ def parse_request(given: Mapping[str, Any]) -> Request:
     if not _is_model(model):
         raise UsageError("request: 'model' is missing", "a catalogue id, a path, org/name, or an inline {hf_config: …}")
     values: dict[str, Any] = {}
-    context = given.get("context")
-    if context is not None:
-        values["context"] = -1 if context == -1 else parse_tokens(_not_float(context, "context"), "context")
+    if given.get("context") is not None:
+        values["context"] = parse_context(given["context"])
     for name in _COUNTS:
         if given.get(name) is not None:
             values[name] = checked_int(given[name], name, least=1)
@@ -89,6 +88,14 @@ def parse_request(given: Mapping[str, Any]) -> Request:
     if given.get("gpu") is not None:
         values |= cards(_text(given["gpu"], "gpu"), engine, values.get("tensor_parallel"), values.get("pipeline_parallel", 1))
     return Request(model, engine, Workload(**values))
+
+
+def parse_context(value: object, what: str = "context") -> int:
+    """Tokens as an integer; `auto`, as `-1`, is -1: the largest context that fits. Raises UsageError naming `what`."""
+    given = _not_float(value, what)
+    if given == -1 or (isinstance(given, str) and given.strip().lower() in ("auto", "-1")):
+        return -1
+    return parse_tokens(given, what)
 
 
 def cards(gpu: str, engine: str, tensor: int | None, pipeline: int) -> dict[str, Any]:

@@ -16,8 +16,10 @@ All sums are closed forms of integers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvcalc.questions.documents.common import Operations
+from kvcalc.questions.documents.compare import Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -80,30 +82,6 @@ def _triangle(n: int) -> int:
 
 def _pyramid(n: int) -> int:
     return n * (n + 1) * (n + 2) // 6
-
-
-@dataclass(frozen=True, slots=True)
-class Operations:
-    """Multiply-adds of one sequence of T tokens, generated one by one."""
-
-    projections: int
-    scores: int
-
-    def to_dict(self) -> dict[str, int]:
-        """One of `with_cache`, `without_cache` in `kvcalc.compare/1`."""
-        return {"projections": self.projections, "scores": self.scores}
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """The same tokens with and without a cache."""
-
-    with_cache: Operations
-    without_cache: Operations
-
-    def to_dict(self) -> dict[str, dict[str, int]]:
-        """The `work` object of a row in `kvcalc.compare/1`."""
-        return {"with_cache": self.with_cache.to_dict(), "without_cache": self.without_cache.to_dict()}
 
 
 def attended(architecture: Architecture, length: int) -> dict[int, int] | None:

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from kvcalc.core.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_OVER_BUDGET, KvcalcError, UsageError
 from kvcalc.engines import get_engine
 from kvcalc.engines.base.logs import Recogniser, Row
 from kvcalc.engines.registry import module, names
-from kvcalc.questions.estimate import model_dict
+from kvcalc.questions.documents.common import Engine
+from kvcalc.questions.documents.kinds import Answer
+from kvcalc.questions.documents.parts import model_of
+from kvcalc.questions.documents.reconcile import ReconcileDocument, SequencesFigure, Trouble, WholeFigure
 from kvcalc.reconcile.lines import log_lines
-from kvcalc.reconcile.trouble import Trouble, trouble_of
+from kvcalc.reconcile.trouble import trouble_of
 from kvcalc.sources import load
 
 if TYPE_CHECKING:
@@ -38,7 +41,7 @@ def recognisers() -> list[Recogniser]:
 
 
 @dataclass(frozen=True, slots=True)
-class Reconciliation:
+class Reconciliation(Answer):
     """One log's answer; without an engine nothing was recognised."""
 
     log: str
@@ -57,20 +60,39 @@ class Reconciliation:
             return EXIT_NOT_EVALUATED
         return EXIT_OK if all(row.within for row in self.rows) else EXIT_OVER_BUDGET
 
-    def to_dict(self) -> dict[str, Any]:
-        """The document `kvcalc.reconcile/1`."""
-        return {
-            "schema": "kvcalc.reconcile/1",
-            "model": model_dict(self.architecture) if self.architecture else None,
-            "workload": None,
-            "engine": {"name": self.engine, "version": self.version, "args": dict(self.settings)} if self.engine else None,
-            "kv_dtype": None,
-            "log": self.log,
-            "rows": [row.to_dict() for row in self.rows],
-            "trouble": self.trouble.to_dict() if self.trouble else None,
-            "notes": list(self.notes),
-            "warnings": [],
-        }
+    def document(self) -> ReconcileDocument:
+        """`kvcalc.reconcile/1`."""
+        return ReconcileDocument(
+            model=model_of(self.architecture) if self.architecture else None,
+            workload=None,
+            engine=Engine(self.engine, self.version, self.settings) if self.engine else None,
+            kv_dtype=None,
+            log=self.log,
+            rows=tuple(_figure(row) for row in self.rows),
+            trouble=self.trouble,
+            notes=self.notes,
+            warnings=(),
+        )
+
+
+def _figure(row: Row) -> WholeFigure | SequencesFigure:
+    """A figure of a document: only sequences come in fractions (26.91 GiB is no whole number of bytes, and the nearest one is printed)."""
+    if row.unit == "sequences":
+        logged, low, high, difference = (
+            round(value) if value.denominator == 1 else round(float(value), 6) for value in (row.logged, row.low, row.high, row.difference)
+        )
+        return SequencesFigure(row.figure, "sequences", row.line, logged, low, high, difference, row.within, row.reason)
+    return WholeFigure(
+        row.figure,
+        cast("Any", row.unit),
+        row.line,
+        logged=round(row.logged),
+        expected=round(row.low),
+        expected_high=round(row.high),
+        difference=round(row.difference),
+        within=row.within,
+        reason=row.reason,
+    )
 
 
 def reconcile(stream: BinaryIO, log: str, model: str | None = None, *, given: Mapping[str, Any] | None = None) -> Reconciliation:

@@ -5,14 +5,15 @@ A refusal is the question of `fit` at the memory that was left; a prompt that is
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, assert_never
+from dataclasses import replace
+from typing import TYPE_CHECKING, assert_never
 
 from kvcalc.core.errors import KvcalcError
 from kvcalc.core.units import GIB, human, show_bytes, show_tokens
 from kvcalc.engines import get_engine
 from kvcalc.engines.base.trouble import Refusal, Truncation
 from kvcalc.hardware import parse_gpu
+from kvcalc.questions.documents.reconcile import Trouble, Way
 from kvcalc.questions.request import Request
 
 if TYPE_CHECKING:
@@ -24,43 +25,6 @@ if TYPE_CHECKING:
 
 #: A GPU memory that people know, for the size of a step of gpu_memory_utilization.
 _EXAMPLE_CARD = 80 * GIB
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """One change, as the engine's user writes it, and what it means."""
-
-    flag: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """A complaint of the log.
-
-    kind      "refused" (the server did not start) · "truncated" (a prompt was cut, or was refused for its length)
-    needed    bytes a device, or tokens of the longest prompt; `available` what there was of them
-    ways      changes that end it, each by itself
-    """
-
-    kind: str
-    line: int
-    text: str
-    needed: int
-    available: int
-    ways: tuple[Way, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The `trouble` object of `kvcalc.reconcile/1`."""
-        return {
-            "kind": self.kind,
-            "line": self.line,
-            "text": self.text,
-            "unit": "bytes" if self.kind == "refused" else "tokens",
-            "needed": self.needed,
-            "available": self.available,
-            "ways": [{"flag": way.flag, "text": way.text} for way in self.ways],
-        }
 
 
 def trouble_of(found: Recogniser, architecture: Architecture) -> Trouble | None:
@@ -84,7 +48,7 @@ def _refusal(complaint: Refusal, engine: Engine, architecture: Architecture) -> 
     sure = max(0, int(memory.low)) if memory else 0  # what prints like this, and not less
     left = int(memory.value) if sure and memory else 0
     answer = fit(Request(architecture, engine.name, replace(complaint.asked, kv_memory=sure)))
-    needed = answer.needed or answer.plan.per_device
+    needed = answer.plan.per_device if answer.needed is None else answer.needed
     missing = needed - sure + int(complaint.below)
     what = (
         f"{engine.title or engine.name} did not start: one sequence of {show_tokens(answer.plan.context)} tokens"
@@ -94,13 +58,13 @@ def _refusal(complaint: Refusal, engine: Engine, architecture: Architecture) -> 
     share = flags.get("utilization")
     if memory is None and not complaint.nothing:
         ways = [Way(share, f"higher, until {human(needed)} are left for the cache")] if share else []
-        return Trouble("refused", complaint.line, f"{what}, more than was left", needed, 0, tuple(ways))
+        return Trouble("refused", complaint.line, f"{what}, more than was left", "bytes", needed, 0, tuple(ways))
     had = f"{show_bytes(left)} were left" if left else "nothing was left beside weights and activations"
     ways = [Way(share, _higher(missing, complaint.asked.gpu))] if share else []
     ways += [Way(f"{flags[way.setting]} {way.value}", way.text) for way in answer.remedies if way.setting in flags]
     if not left:
         ways.append(Way("a smaller checkpoint", "or more GPUs: weights and activations alone take the whole share"))
-    return Trouble("refused", complaint.line, f"{what}, and {had}", needed, left, tuple(ways))
+    return Trouble("refused", complaint.line, f"{what}, and {had}", "bytes", needed, left, tuple(ways))
 
 
 def _truncation(complaint: Truncation, found: Recogniser, architecture: Architecture) -> Trouble:
@@ -114,8 +78,10 @@ def _truncation(complaint: Truncation, found: Recogniser, architecture: Architec
         context = min(context, longest)
     if context <= prompt:
         text += f", and {architecture.id} was trained for {longest:,}: shorten the prompt"
-        return Trouble("truncated", complaint.line, text, prompt, limit, ())
-    return Trouble("truncated", complaint.line, text, prompt, limit, tuple(_longer(found, architecture, context, context - prompt)))
+        return Trouble("truncated", complaint.line, text, "tokens", prompt, limit, ())
+    return Trouble(
+        "truncated", complaint.line, text, "tokens", prompt, limit, tuple(_longer(found, architecture, context, context - prompt))
+    )
 
 
 def _higher(missing: int, gpu: str | None) -> str:

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvcalc.core.errors import UsageError, nearest
-from kvcalc.core.units import clean
+from kvcalc.core.units import clean, unobeyed
 from kvcalc.render.output import say, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
+    from kvcalc.questions.documents.kinds import Document
     from kvcalc.render.view import View
 
     #: What a command hands to `emit` besides its document: the function that says how it is shown.
-    ViewOf: TypeAlias = Callable[[dict[str, Any]], View]
+    ViewOf: TypeAlias = Callable[[Any], View]
+
+_Document = TypeVar("_Document", bound="Document")
 
 FORMATS = ("table", "plain", "json", "yaml", "csv", "markdown", "html")
 #: What the ending of an `--output` file says about its format.
@@ -31,8 +34,8 @@ _DOCUMENTS = ("json", "yaml")
 
 
 def emit(
-    document: dict[str, Any],
-    view_of: ViewOf,
+    document: _Document,
+    view_of: Callable[[_Document], View],
     format_name: str | None = None,
     output: str | None = None,
 ) -> None:
@@ -56,16 +59,18 @@ def emit(
         _say_notes(view)
 
 
-def text_of(document: dict[str, Any], view_of: ViewOf, name: str) -> str:
+def text_of(document: _Document, view_of: Callable[[_Document], View], name: str) -> str:
     """`document` in the format of that name, as a file holds it. Raises UsageError."""
+    if name in _DOCUMENTS:
+        from kvcalc.questions.documents.kinds import plain
     if name == "json":
         from kvcalc.render.documents import as_json
 
-        return as_json(document)
+        return as_json(plain(document))
     if name == "yaml":
         from kvcalc.render.documents import as_yaml
 
-        return as_yaml(document)
+        return as_yaml(plain(document))
     from kvcalc.render.view import tidy
 
     return _text(tidy(view_of(document)), name, "a file")
@@ -91,6 +96,11 @@ def _on_terminal() -> bool:
 
 
 def _text(view: View, name: str, output: str | None) -> str:
+    """The view in that format. No line of it is a command to a CI system, whatever a file held and wherever a line is broken."""
+    return unobeyed(_rendered(view, name, output))
+
+
+def _rendered(view: View, name: str, output: str | None) -> str:
     if name == "table":
         from kvcalc.render import terminal
 

@@ -12,6 +12,8 @@ from kvcalc.render.view import Column, Facts, Table, View
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from kvcalc.questions.documents.check import Check, CheckDocument, Verdict
+
 _LONGEST = 2000
 _STATES = {"pass": "met", "over": "EXCEEDED", "error": "NOT EVALUATED"}
 _COLUMNS = (
@@ -27,62 +29,64 @@ _COLUMNS = (
 _DATA = (*_COLUMNS[:-1], Column("unit", "unit"), _COLUMNS[-1])
 
 
-def view(document: Mapping[str, Any]) -> View:
+def view(document: CheckDocument) -> View:
     """What `kvcalc check` shows."""
-    summary, budgets = document["summary"], document["budgets"]
-    blocks = [_unmet(budget) for budget in budgets if budget["status"] != "pass"]
+    summary, budgets = document.summary, document.budgets
+    blocks = [_unmet(budget) for budget in budgets if budget.status != "pass"]
     rows = [row for budget in budgets for row in _rows(budget)]
-    headline = f"{summary['passed']} of {summary['budgets']} budgets met: {document['file']}"
-    if summary["over"]:
-        headline += f"; {summary['over']} exceeded"
-    if summary["errors"]:
-        headline += f"; {summary['errors']} not evaluated"
+    headline = f"{summary.passed} of {summary.budgets} budgets met: {document.file}"
+    if summary.over:
+        headline += f"; {summary.over} exceeded"
+    if summary.errors:
+        headline += f"; {summary.errors} not evaluated"
     return View(
         headline,
         (*blocks, _table(_COLUMNS, map(_with_units, rows))),
-        tuple(document["notes"]),
+        document.notes,
         tuple(warnings(document)),
         data=_table(_DATA, rows),
     )
 
 
-def _unmet(budget: Mapping[str, Any]) -> Facts:
+def _unmet(budget: Verdict) -> Facts:
     """By how much, the limit above the value, what was asked, the place to edit, the owner's message, the remedies."""
     found: list[tuple[str, str]] = []
-    error = budget["error"]
+    error = budget.error
     if error:
-        found += [("error", error["message"]), ("next", error["hint"])]
+        found += [("error", error.message), ("next", error.hint)]
     for check in missed(budget):
-        unit = check["unit"]
-        sign = "short" if check["limit"].startswith("min_") else "over"
-        found.append((sign, f"{amount(check['over'], unit)}, {check['over_percent']:g} %"))
-        found.append(("limit", f"{amount(check['allowed'], unit)} {check['limit']}"))
-        found.append(("value", amount(check["actual"], unit)))
-    found += [("asked", question(budget)), ("memory", memory(budget)), ("edit", f"{budget['file']}:{first_line(budget)}")]
+        unit = check.unit
+        sign = "short" if check.limit.startswith("min_") else "over"
+        found.append((sign, f"{amount(check.over, unit)}, {check.over_percent:g} %"))
+        found.append(("limit", f"{amount(check.allowed, unit)} {check.limit}"))
+        found.append(("value", amount(check.actual, unit)))
+    found += [("asked", question(budget)), ("memory", memory(budget)), ("edit", f"{budget.file}:{first_line(budget)}")]
     if not error:
-        found += [("message", budget["message"]), ("fits with", fits_with(budget))]
+        found += [("message", budget.message), ("fits with", fits_with(budget))]
     rows = tuple((label, clean(text, _LONGEST)) for label, text in found if text)
-    return Facts(rows, f"{_STATES[budget['status']]} {clean(budget['name'])}")
+    return Facts(rows, f"{_STATES[budget.status]} {clean(budget.name)}")
 
 
-def _rows(budget: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [_row(budget, check) for check in budget["checks"]] or [_row(budget, None)]
+def _rows(budget: Verdict) -> list[dict[str, Any]]:
+    return [_row(budget, check) for check in budget.checks] or [_row(budget, None)]
 
 
-def _row(budget: Mapping[str, Any], check: Mapping[str, Any] | None) -> dict[str, Any]:
+def _row(budget: Verdict, check: Check | None) -> dict[str, Any]:
     """A cell for each column of CSV."""
-    row = dict.fromkeys(column.key for column in _DATA)
-    row |= {"name": budget["name"], "status": _STATES[budget["status"]], "question": question(budget)}
+    row: dict[str, Any] = dict.fromkeys(column.key for column in _DATA)
+    row |= {"name": budget.name, "status": _STATES[budget.status], "question": question(budget)}
     if check is not None:
-        row |= {key: check[key] for key in ("limit", "allowed", "actual", "unit")}
-        row["status"] = "EXCEEDED" if check["over"] else "met"
-        row["used"] = Fraction(check["actual"], check["allowed"]) if check["allowed"] else None
+        row |= {"limit": check.limit, "allowed": check.allowed, "actual": None if check.unbounded else check.actual, "unit": check.unit}
+        row["status"] = "EXCEEDED" if check.over else "met"
+        row["used"] = Fraction(check.actual, check.allowed) if check.allowed and not check.unbounded else None
     return row
 
 
 def _with_units(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row as people read it: each figure with its unit."""
-    return {**row} | {key: f"{row[key]:,} {row['unit']}" for key in ("allowed", "actual") if row["unit"] is not None}
+    """The row as people read it: each figure with its unit; a figure that nothing ends says so."""
+    if row["unit"] is None:
+        return {**row}
+    return {**row} | {key: "no limit" if row[key] is None else f"{row[key]:,} {row['unit']}" for key in ("allowed", "actual")}
 
 
 def _table(columns: tuple[Column, ...], rows: Iterable[Mapping[str, Any]]) -> Table:

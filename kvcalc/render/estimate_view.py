@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvcalc.core.units import clean, show_bytes, show_tokens
 from kvcalc.render.explain_view import sections
-from kvcalc.render.view import Column, Facts, Table, Text, View
+from kvcalc.render.memory_view import devices_table, is_worth_a_table
+from kvcalc.render.view import Column, Facts, Table, Text, View, cells_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from kvcalc.questions.documents.common import Engine
+    from kvcalc.questions.documents.estimate import EstimateDocument
 
 _LINES = (
     Column("state", "state"),
@@ -23,79 +25,85 @@ _LINES = (
 )
 
 
-def view(document: Mapping[str, Any]) -> View:
+def view(document: EstimateDocument) -> View:
     """What `kvcalc estimate` shows."""
     blocks: list[Table | Facts | Text] = [Facts(tuple(_facts(document))), lines_table(document)]
-    blocks.extend(sections(document.get("derivation", ())))
+    if is_worth_a_table(document.memory):
+        blocks.append(devices_table(document.memory))
+    blocks.extend(sections(document.derivation or ()))
     return View(
         headline=headline(document),
         blocks=tuple(blocks),
-        notes=tuple(document["notes"]),
-        warnings=tuple(document["warnings"]),
+        notes=document.notes,
+        warnings=document.warnings,
         data=_data(document),
     )
 
 
-def headline(document: Mapping[str, Any]) -> str:
+def headline(document: EstimateDocument) -> str:
     """`68,719,476,736 B (64 GiB) for 1 sequence of 131,072 (128k) tokens: llama-2-7b, fp16, ideal`."""
-    workload, engine = document["workload"], document["engine"]
-    count = workload["sequences"]
+    workload, engine = document.workload, document.engine
+    count = workload.sequences
     return (
-        f"{show_bytes(document['bytes']['total'])} for {count:,} sequence{'s' if count != 1 else ''}"
-        f" of {show_tokens(workload['context'])} tokens: {clean(document['model']['id'])}, {document['kv_dtype']}, {engine_name(engine)}"
+        f"{show_bytes(document.bytes.total)} for {count:,} sequence{'s' if count != 1 else ''}"
+        f" of {show_tokens(workload.context)} tokens: {clean(document.model.id)}, {document.kv_dtype}, {engine_name(engine)}"
     )
 
 
-def engine_name(engine: Mapping[str, Any]) -> str:
+def engine_name(engine: Engine) -> str:
     """`vllm 0.33.0`; `ideal` has no version worth showing."""
-    return str(engine["name"]) if engine["name"] == "ideal" else f"{engine['name']} {engine['version']}"
+    return str(engine.name) if engine.name == "ideal" else f"{engine.name} {engine.version}"
 
 
-def _facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    figures, workload = document["bytes"], document["workload"]
-    rows = [("per token", show_bytes(figures["per_token"]))]
-    if figures["growth_per_token"] != figures["per_token"]:
-        rows[0] = ("per token", f"{show_bytes(figures['per_token'])} in every layer that still holds it")
-        rows.append(("next token", f"{show_bytes(figures['growth_per_token'])}: what one token more adds to a sequence of this length"))
-    if figures["fixed"]:
-        rows.append(("fixed", f"{show_bytes(figures['fixed'])} per sequence, whatever its length"))
-    if workload["sequences"] > 1:
-        rows.append(("per sequence", show_bytes(figures["per_sequence"])))
+def _facts(document: EstimateDocument) -> list[tuple[str, str]]:
+    figures, workload = document.bytes, document.workload
+    rows = [("per token", show_bytes(figures.per_token))]
+    if figures.growth_per_token != figures.per_token:
+        rows[0] = ("per token", f"{show_bytes(figures.per_token)} in every layer that still holds it")
+        rows.append(("next token", f"{show_bytes(figures.growth_per_token)}: what one token more adds to a sequence of this length"))
+    if figures.fixed:
+        rows.append(("fixed", f"{show_bytes(figures.fixed)} per sequence, whatever its length"))
+    if workload.sequences > 1:
+        rows.append(("per sequence", show_bytes(figures.per_sequence)))
     split = [
-        f"{name} {workload[key]}"
-        for name, key in (("tp", "tensor_parallel"), ("pp", "pipeline_parallel"), ("dcp", "decode_context_parallel"))
-        if workload[key] > 1
+        f"{name} {ranks}"
+        for name, ranks in (
+            ("tp", workload.tensor_parallel),
+            ("pp", workload.pipeline_parallel),
+            ("dcp", workload.decode_context_parallel),
+        )
+        if ranks > 1
     ]
     if split:
-        rows.append(("per device", f"{show_bytes(figures['per_device'])} on the fullest ({', '.join(split)})"))
-    if workload["shared_prefix"]:
-        rows.append(("shared prefix", f"{show_tokens(workload['shared_prefix'])} tokens, once for all sequences"))
-    context = workload["context"]
-    for hidden in document.get("out_of_sight", ()):
-        layers = f"{hidden['layers']:,} layer{'s' if hidden['layers'] != 1 else ''}"
-        rows.append(("out of sight", f"tokens 1 to {hidden['tokens']:,} of {context:,}, for {layers}"))
+        rows.append(("per device", f"{show_bytes(figures.per_device)} on the fullest ({', '.join(split)})"))
+    if workload.shared_prefix:
+        rows.append(("shared prefix", f"{show_tokens(workload.shared_prefix)} tokens, once for all sequences"))
+    context = workload.context
+    for hidden in document.out_of_sight:
+        layers = f"{hidden.layers:,} layer{'s' if hidden.layers != 1 else ''}"
+        rows.append(("out of sight", f"tokens 1 to {hidden.tokens:,} of {context:,}, for {layers}"))
     return rows
 
 
-def lines_table(document: Mapping[str, Any]) -> Table:
+def lines_table(document: EstimateDocument) -> Table:
     """The lines of the plan; their bytes add up to the total."""
     rows = tuple(
         (
-            line["state"],
-            line["layers"] or None,
-            line["buffer"],
-            line["width"] or None,
-            line["format"],
-            line["slots"],
-            line["bytes"],
-            line["bytes"],
+            line.state,
+            line.layers or None,
+            line.buffer,
+            line.width or None,
+            line.format,
+            line.slots,
+            line.bytes,
+            line.bytes,
         )
-        for line in document["lines"]
+        for line in document.lines
     )
     return Table(_LINES, rows)
 
 
-def _data(document: Mapping[str, Any]) -> Table:
+def _data(document: EstimateDocument) -> Table:
     """For CSV: the lines with the formula."""
     columns = (*(column for column in _LINES if column.key != "size"), Column("formula", "formula", "prose"))
-    return Table(columns, tuple(tuple(line[column.key] for column in columns) for line in document["lines"]))
+    return Table(columns, tuple(cells_of(line, columns) for line in document.lines))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvcalc.render.view import Column, Table, View
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from kvcalc.questions.documents.models import GpusDocument
 
 _COLUMNS = (
     Column("id", "id"),
@@ -21,24 +21,24 @@ _COLUMNS = (
 )
 
 
-def view(document: Mapping[str, Any]) -> View:
+def view(document: GpusDocument) -> View:
     """What `kvcalc gpus list` shows."""
     rows = tuple(
         (
-            gpu["id"],
-            gpu["name"],
-            gpu["memory"],
-            gpu["memory"],
-            gpu["known"],
-            gpu["bandwidth"],
-            gpu["capability"],
-            gpu["source"],
+            gpu.id,
+            gpu.name,
+            gpu.memory,
+            gpu.memory,
+            gpu.known,
+            gpu.bandwidth,
+            gpu.capability,
+            gpu.source,
         )
-        for gpu in document["gpus"]
+        for gpu in document.gpus
     )
     return View(
         f"{len(rows)} accelerator{'s' if len(rows) != 1 else ''}",
         (Table(_COLUMNS, rows),),
-        tuple(document["notes"]),
-        tuple(document["warnings"]),
+        document.notes,
+        document.warnings,
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from kvcalc.core import inputs
 from kvcalc.core.errors import UsageError
-from kvcalc.core.units import clean
+from kvcalc.core.units import clean, unobeyed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -103,7 +103,7 @@ def say(lines: Iterable[str]) -> None:
     width = _width_of_stderr()
     try:
         for line in lines:
-            sys.stderr.write((line if width is None or len(line) <= width else _wrapped(line, width)) + "\n")
+            sys.stderr.write(unobeyed(line if width is None or len(line) <= width else _wrapped(line, width)) + "\n")
         sys.stderr.flush()
     except OSError:
         _discard(sys.stderr)
@@ -127,10 +127,13 @@ def _wrapped(line: str, width: int) -> str:
 def write_error(error: KvcalcError, *, as_json: bool) -> None:
     """One sentence on stderr, and with `as_json` the document `kvcalc.error/1` on stdout."""
     if as_json:
-        document = {"schema": "kvcalc.error/1", "error": error.to_dict()}
         import json
 
-        write(json.dumps(document, indent=2) + "\n")
+        from kvcalc.questions.documents.batch import ErrorDocument
+        from kvcalc.questions.documents.kinds import plain
+        from kvcalc.questions.documents.parts import fault_of
+
+        write(json.dumps(plain(ErrorDocument(fault_of(error))), indent=2) + "\n")
     sentence = f"{error.message}; {error.hint}" if error.hint else error.message
     say([f"error: {clean(' '.join(sentence.split()), _LONGEST_SENTENCE)}"])
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvcalc.core.units import GIB, KIB, MIB, human
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    from kvcalc.questions.documents.plot import PlotDocument
 
 MOST_TICKS = 8
 #: A linear axis may have steps of down to 1/1024 of its unit.
@@ -45,14 +47,14 @@ class Axis:
         return min(max(share, 0.0), 1.0)
 
 
-def axes(document: Mapping[str, Any]) -> tuple[Axis, Axis]:
+def axes(document: PlotDocument) -> tuple[Axis, Axis]:
     """Contexts from left to right, sizes from the bottom up."""
-    linear = document["scale"] == "linear"
-    sizes = [point[document["figure"]] for series in document["series"] for point in series["points"]]
-    if document["kv_memory"]:
-        sizes.append(document["kv_memory"])
-    across = _between(document["from"], document["workload"]["context"], linear)
-    device = " of the fullest device" if document["figure"] == "per_device" else ""
+    linear = document.scale == "linear"
+    sizes = [point.bytes_of(document.figure) for series in document.series for point in series.points]
+    if document.kv_memory:
+        sizes.append(document.kv_memory)
+    across = _between(document.from_, document.workload.context, linear)
+    device = " of the fullest device" if document.figure == "per_device" else ""
     return across, _around([size for size in sizes if size > 0] or [KIB], linear, f"KV cache{device}")
 
 

@@ -6,13 +6,15 @@ import math
 import struct
 import zlib
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvcalc.render.plot_font import ROWS, columns, dots
 from kvcalc.render.plot_scene import PAPER, Dot, Label, Stroke, scene
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
+
+    from kvcalc.questions.documents.plot import PlotDocument
 
 #: Pixels a unit of the scene.
 SCALE = 2
@@ -22,7 +24,7 @@ _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _TRUECOLOUR_8 = (8, 2, 0, 0, 0)
 
 
-def render(document: Mapping[str, Any]) -> bytes:
+def render(document: PlotDocument) -> bytes:
     """The whole file."""
     drawn = scene(document)
     canvas = _Canvas(drawn.width * SCALE, drawn.height * SCALE)

@@ -6,13 +6,15 @@ so that they survive a black-and-white printer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kvcalc.render.plot_axes import Axis, axes
 from kvcalc.render.plot_words import legend, title
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
+
+    from kvcalc.questions.documents.plot import PlotDocument
 
 WIDTH = 960
 _LEFT, _RIGHT, _TOP, _PLOT_HEIGHT, _FOOT = 90, 30, 64, 380, 64
@@ -65,7 +67,7 @@ class Scene(NamedTuple):
     shapes: tuple[Stroke | Dot | Label, ...]
 
 
-def scene(document: Mapping[str, Any]) -> Scene:
+def scene(document: PlotDocument) -> Scene:
     """Title, grid, axes, lines, legend."""
     texts = legend(document)
     columns = max(1, int((WIDTH - _LEFT - _RIGHT) / (max(len(text) for text in texts) * _CHARACTER + _LEGEND_LINE + 20)))
@@ -76,7 +78,7 @@ def scene(document: Mapping[str, Any]) -> Scene:
         Label(_LEFT, 50, up.title),
         *_grid(across, up),
         *_lines(document, across, up),
-        *_legend(texts, columns, bool(document["kv_memory"])),
+        *_legend(texts, columns, bool(document.kv_memory)),
     )
     return Scene(WIDTH, _TOP + _PLOT_HEIGHT + _FOOT + rows * _ROW, shapes)
 
@@ -103,12 +105,12 @@ def _grid(across: Axis, up: Axis) -> Iterator[Stroke | Label]:
     yield Label((_LEFT + WIDTH - _RIGHT) / 2, bottom + 42, across.title, "middle")
 
 
-def _lines(document: Mapping[str, Any], across: Axis, up: Axis) -> Iterator[Stroke | Dot]:
-    if document["kv_memory"]:
-        y = _y(up, document["kv_memory"])
+def _lines(document: PlotDocument, across: Axis, up: Axis) -> Iterator[Stroke | Dot]:
+    if document.kv_memory:
+        y = _y(up, document.kv_memory)
         yield Stroke(((_LEFT, y), (WIDTH - _RIGHT, y)), INK, 1.5, _BUDGET_DASH)
-    for place, series in enumerate(document["series"]):
-        points = tuple((_x(across, point["context"]), _y(up, point[document["figure"]])) for point in series["points"])
+    for place, series in enumerate(document.series):
+        points = tuple((_x(across, point.context), _y(up, point.bytes_of(document.figure))) for point in series.points)
         colour, dash = _style(place)
         yield Stroke(points, colour, 2.5, dash)
         yield Dot(*points[-1], 4, colour)

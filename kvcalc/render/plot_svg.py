@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from kvcalc.render.plot_scene import PAPER, Dot, Label, Stroke, scene
 from kvcalc.render.plot_words import headline, title
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from kvcalc.questions.documents.plot import PlotDocument
 
 _ROLE = 'role="img" aria-labelledby="title description"'
 _FONTS = "system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif"
 
 
-def render(document: Mapping[str, Any]) -> str:
+def render(document: PlotDocument) -> str:
     """The whole file. Readers who do not see the chart are given its title and its first line."""
     drawn = scene(document)
     size = f'width="{drawn.width}" height="{drawn.height}"'

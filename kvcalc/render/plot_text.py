@@ -10,13 +10,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvcalc.render.plot_axes import Axis, axes
 from kvcalc.render.plot_words import legend
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
+
+    from kvcalc.questions.documents.plot import PlotDocument
 
 MARKS = "abcdefghijklmnopqrstuvwxyz"
 BUDGET_MARK = "="
@@ -24,17 +26,17 @@ HEIGHT = 16
 _LEAST_COLUMNS = 20
 
 
-def chart(document: Mapping[str, Any], width: int) -> list[str]:
+def chart(document: PlotDocument, width: int) -> list[str]:
     """Lines of at most `width` characters where the labels leave room for it."""
     across, up = axes(document)
     labels = {_row(up, tick): label for tick, label in up.ticks}
     margin = max(len(label) for label in labels.values()) + 2
     columns = max(width - margin - 1, _LEAST_COLUMNS)
     grid = [[" "] * columns for _ in range(HEIGHT)]
-    if document["kv_memory"]:
-        grid[_row(up, document["kv_memory"])] = [BUDGET_MARK] * columns
-    for mark, series in zip(MARKS, document["series"], strict=False):
-        _draw(grid, mark, across, up, [(point["context"], point[document["figure"]]) for point in series["points"]])
+    if document.kv_memory:
+        grid[_row(up, document.kv_memory)] = [BUDGET_MARK] * columns
+    for mark, series in zip(MARKS, document.series, strict=False):
+        _draw(grid, mark, across, up, [(point.context, point.bytes_of(document.figure)) for point in series.points])
     lines = [up.title]
     lines += [f"{labels.get(row, ''):>{margin - 2}} |{''.join(cells)}".rstrip() for row, cells in reversed(list(enumerate(grid)))]
     return [*lines, *_foot(across, margin, columns), *_legend(document)]
@@ -69,6 +71,6 @@ def _foot(across: Axis, margin: int, columns: int) -> list[str]:
     return [" " * (margin - 1) + "+" + "".join(edge), under, across.title.rjust(margin + columns)]
 
 
-def _legend(document: Mapping[str, Any]) -> list[str]:
-    marks = MARKS[: len(document["series"])] + BUDGET_MARK
+def _legend(document: PlotDocument) -> list[str]:
+    marks = MARKS[: len(document.series)] + BUDGET_MARK
     return ["", *(f"{mark}  {text}" for mark, text in zip(marks, legend(document), strict=False))]

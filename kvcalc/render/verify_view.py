@@ -6,10 +6,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.units import clean, show_bytes, show_tokens
-from kvcalc.render.view import Column, Facts, Table, View
+from kvcalc.render.view import Column, Facts, Table, View, cells_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from kvcalc.questions.documents.verify import VerifyDocument
 
 _LAYERS = (
     Column("layer", "layers"),
@@ -20,26 +20,26 @@ _LAYERS = (
 )
 
 
-def view(document: Mapping[str, Any]) -> View:
+def view(document: VerifyDocument) -> View:
     """What `kvcalc verify` shows."""
-    figures, run = document["bytes"], document["class"]
-    tokens = show_tokens(document["workload"]["context"])
-    asked = f"1 sequence of {tokens} tokens: {clean(document['model']['id'])}, {document['kv_dtype']}"
-    verdict = "equal" if document["equal"] else "DIFFERENT"
+    figures, run = document.bytes, document.class_
+    tokens = show_tokens(document.workload.context)
+    asked = f"1 sequence of {tokens} tokens: {clean(document.model.id)}, {document.kv_dtype}"
+    verdict = "equal" if document.equal else "DIFFERENT"
     facts = Facts(
         (
-            ("kvcalc", show_bytes(figures["kvcalc"])),
-            ("transformers", show_bytes(figures["transformers"])),
-            ("class", f"{clean(run['name'])}, transformers {run['transformers']}, torch {run['torch']}, meta device"),
-            ("config", run["config"]),
+            ("kvcalc", show_bytes(figures.kvcalc)),
+            ("transformers", show_bytes(figures.transformers)),
+            ("class", f"{clean(run.name)}, transformers {run.transformers}, torch {run.torch}, meta device"),
+            ("config", run.config),
         )
     )
-    rows = tuple(tuple(row[column.key] for column in _LAYERS) for row in document["layers"])
+    rows = tuple(cells_of(layer, _LAYERS) for layer in document.layers)
     return View(
-        headline=f"{verdict}: {show_bytes(figures['transformers'])} for {asked}",
+        headline=f"{verdict}: {show_bytes(figures.transformers)} for {asked}",
         blocks=(facts, Table(_LAYERS, _runs(rows))),
-        notes=tuple(document["notes"]),
-        warnings=tuple(document["warnings"]),
+        notes=document.notes,
+        warnings=document.warnings,
         data=Table(_LAYERS, rows),
     )
 

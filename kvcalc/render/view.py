@@ -67,6 +67,11 @@ class Text(NamedTuple):
     title: str = ""
 
 
+def cells_of(part: object, columns: tuple[Column, ...]) -> tuple[Any, ...]:
+    """The fields of a part of a document that the columns are named after."""
+    return tuple(getattr(part, column.key) for column in columns)
+
+
 class View(NamedTuple):
     """An answer: the figure that was asked for, what was assumed, and the rest.
 

@@ -21,7 +21,9 @@ from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
 from kvcalc.engines.transformers.engine import tensors_by_layer
 from kvcalc.engines.transformers.stores import Plain
-from kvcalc.questions.estimate import engine_dict, model_dict, workload_dict
+from kvcalc.questions.documents.kinds import Answer
+from kvcalc.questions.documents.parts import asked_of, engine_of, model_of
+from kvcalc.questions.documents.verify import ClassFigures, ComparedLayer, RunClass, VerifyDocument
 from kvcalc.sources import catalogue, load
 from kvcalc.sources.files import LARGEST_CONFIG, read_bytes, read_json, shown
 from kvcalc.sources.hf.reader import read_config
@@ -46,37 +48,12 @@ PUBLISHED, WRITTEN = "its own config.json", "the architecture, written back as a
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One layer: what kvcalc says, and what the class's cache holds, in bytes."""
-
-    layer: str
-    states: str
-    kvcalc: int
-    transformers: int
-
-    @property
-    def difference(self) -> int:
-        """What kvcalc says beyond the class, negative where it says less."""
-        return self.kvcalc - self.transformers
-
-    def to_dict(self) -> dict[str, object]:
-        """One entry of `layers` in `kvcalc.verify/1`."""
-        return {
-            "layer": self.layer,
-            "states": self.states,
-            "kvcalc": self.kvcalc,
-            "transformers": self.transformers,
-            "difference": self.difference,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """The comparison: a row a layer, in order, and what was run."""
+class Verification(Answer):
+    """The comparison: layer by layer, in order, and what was run."""
 
     architecture: Architecture
     plan: Plan
-    rows: tuple[Row, ...]
+    layers: tuple[ComparedLayer, ...]
     model_class: str
     versions: Mapping[str, str]
     config: str
@@ -84,34 +61,32 @@ class Verification:
     @property
     def equal(self) -> bool:
         """Every layer, to the byte."""
-        return all(row.kvcalc == row.transformers for row in self.rows)
+        return all(row.kvcalc == row.transformers for row in self.layers)
 
     @property
     def kvcalc(self) -> int:
         """The total that kvcalc says."""
-        return sum(row.kvcalc for row in self.rows)
+        return sum(row.kvcalc for row in self.layers)
 
     @property
     def transformers(self) -> int:
         """The total that the class holds."""
-        return sum(row.transformers for row in self.rows)
+        return sum(row.transformers for row in self.layers)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The document `kvcalc.verify/1`."""
-        workload = Workload(context=self.plan.context)
-        return {
-            "schema": "kvcalc.verify/1",
-            "model": model_dict(self.architecture),
-            "workload": workload_dict(workload, self.plan.context),
-            "engine": engine_dict(self.plan),
-            "kv_dtype": self.plan.kv_dtype,
-            "equal": self.equal,
-            "bytes": {"kvcalc": self.kvcalc, "transformers": self.transformers, "difference": self.kvcalc - self.transformers},
-            "layers": [row.to_dict() for row in self.rows],
-            "class": {"name": self.model_class, "config": self.config, **self.versions},
-            "notes": list(self.plan.notes),
-            "warnings": list(self.plan.warnings),
-        }
+    def document(self) -> VerifyDocument:
+        """`kvcalc.verify/1`."""
+        return VerifyDocument(
+            model=model_of(self.architecture),
+            workload=asked_of(Workload(context=self.plan.context), self.plan.context),
+            engine=engine_of(self.plan),
+            kv_dtype=self.plan.kv_dtype,
+            equal=self.equal,
+            bytes=ClassFigures(self.kvcalc, self.transformers, self.kvcalc - self.transformers),
+            layers=self.layers,
+            class_=RunClass(self.model_class, self.config, self.versions["torch"], self.versions["transformers"]),
+            notes=self.plan.notes,
+            warnings=self.plan.warnings,
+        )
 
 
 def verify(model: str | Mapping[str, Any], context: str | int | None = None) -> Verification:
@@ -135,7 +110,7 @@ def verify(model: str | Mapping[str, Any], context: str | int | None = None) -> 
     return Verification(
         architecture=architecture,
         plan=plan,
-        rows=tuple(_rows(architecture, plan, measured.layers)),
+        layers=tuple(_layers(architecture, plan, measured.layers)),
         model_class=measured.model_class,
         versions={"torch": measured.torch, "transformers": measured.transformers},
         config=config,
@@ -180,17 +155,21 @@ def written_back(architecture: Architecture) -> dict[str, Any]:
     return fields
 
 
-def _rows(architecture: Architecture, plan: Plan, measured: tuple[int, ...]) -> Iterator[Row]:
+def _layers(architecture: Architecture, plan: Plan, measured: tuple[int, ...]) -> Iterator[ComparedLayer]:
     """A row a layer where the cache has as many entries, or a whole number for each; else one for everything."""
     layout = architecture.layers
     figures = [_bytes(kept, plan) for kept in tensors_by_layer(architecture)]
     entries, rest = divmod(len(measured), layout.count)
     if rest or not entries:
-        yield Row("all", architecture.family, sum(figures), sum(measured))
+        yield _layer("all", architecture.family, sum(figures), sum(measured))
         return
     for i, name in enumerate(layout.order):
         states = " + ".join(state.kind for state in layout.states[name])
-        yield Row(str(i), states, figures[i], sum(measured[i * entries : (i + 1) * entries]))
+        yield _layer(str(i), states, figures[i], sum(measured[i * entries : (i + 1) * entries]))
+
+
+def _layer(name: str, states: str, ours: int, theirs: int) -> ComparedLayer:
+    return ComparedLayer(name, states, ours, theirs, ours - theirs)
 
 
 def _bytes(kept: tuple[CacheTensor, ...], plan: Plan) -> int:

@@ -14,8 +14,11 @@ from kvcalc.budgets.file import read_budgets
 from kvcalc.budgets.remedies import last_between
 from kvcalc.core.errors import InternalError
 from kvcalc.engines import ENGINES
+from kvcalc.questions.documents.kinds import plain
 from kvcalc.questions.fit_card import size
 from kvcalc.questions.request import parse_request
+from kvcalc.render.check_view import view
+from kvcalc.render.plain import render
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -194,8 +197,21 @@ def test_the_last_that_holds_wherever_the_search_begins(most: int, guess: int) -
 def test_a_share_of_a_card_does_nothing_where_the_memory_is_given(tmp_path: Path) -> None:
     asked = {"context": 1024, "engine": "vllm", "engine_args": {"gpu_memory_utilization": 0.8}, "limits": {"min_tokens": 1024}}
     given, card = gate(tmp_path, asked | {"kv_memory": "1GiB"}, asked | {"gpu": "h100-80gb", "weights": "15GiB"}).verdicts
-    assert [note for note in given.to_dict()["notes"] if "gpu_memory_utilization changes nothing here" in note]
-    assert not [note for note in card.to_dict()["notes"] if "changes nothing" in note]
+    assert [note for note in given.document().notes if "gpu_memory_utilization changes nothing here" in note]
+    assert not [note for note in card.document().notes if "changes nothing" in note]
     twice = gate(tmp_path, asked | {"gpu": "h100-80gb", "weights": "15GiB", "utilization": 0.7}).verdicts[0]
     assert twice.error is not None
     assert twice.error.message == "the share of the card is set twice, by utilization and by gpu_memory_utilization"
+
+
+def test_no_limit_is_not_nothing(tmp_path: Path) -> None:
+    """A model without rows holds any context, and one sequence of it takes 16 MiB or more: in 1 KiB it holds none."""
+    wide, narrow = (
+        {"model": "falcon-mamba-7b", "context": 4096, "kv_memory": memory, "limits": {"min_context": 4096}} for memory in ("1GiB", "1KiB")
+    )
+    found = gate(tmp_path, wide, narrow)
+    assert [verdict.status for verdict in found.verdicts] == ["pass", "over"]
+    met, missed = (plain(verdict.checks[0].document()) for verdict in found.verdicts)
+    assert (met["unbounded"], met["over"]) == (True, 0)
+    assert (missed["unbounded"], missed["actual"], missed["over"]) == (False, 0, 4096)
+    assert "no limit" in render(view(found.document()))

@@ -123,6 +123,7 @@ def test_a_memory_that_is_too_small_names_its_remedies_too(repository: Repositor
         "over": 6,
         "over_percent": 37.5,
         "line": 0,
+        "unbounded": False,
     }
     assert [remedy["change"] for remedy in verdict["remedies"]] == [{"context": 20_480}, {"kv_dtype": "fp8"}, {"tensor_parallel": 2}]
     assert [yaml.safe_load(remedy["text"]) for remedy in verdict["remedies"]] == [remedy["change"] for remedy in verdict["remedies"]]

@@ -16,6 +16,7 @@ from kvcalc.core.workload import Workload
 from kvcalc.engines.sglang.memory import static_fraction
 from kvcalc.hardware import get_gpu, gpus
 from kvcalc.questions.card import MemoryBudget, memory_budget, without_share
+from kvcalc.questions.documents.kinds import plain
 from kvcalc.questions.estimate import estimate
 from kvcalc.questions.fit import Budget, fit
 from kvcalc.questions.fit_card import rank, rank_document, size
@@ -171,7 +172,7 @@ def test_the_decode_bound_reads_weights_and_cache_once_a_step() -> None:
     assert found.bound is not None
     read = 2 * PARAMETERS + 4 * 8192 * 131_072
     assert found.bound.bytes_per_step == read
-    assert found.bound.tokens_per_second == pytest.approx(4 * get_gpu("h100-80gb").bandwidth / read)
+    assert found.bound.tokens_per_second == pytest.approx(4 * get_gpu("h100-80gb").bandwidth / read, abs=0.05)
     experts = size(parse_request({"model": "qwen3-30b-a3b", "gpu": "h100-80gb", "context": 8192}))
     assert experts.bound is not None
     assert "weights are left out" in experts.bound.text
@@ -187,12 +188,12 @@ def test_cards_are_ranked_by_memory_in_all() -> None:
 def test_a_ranking_says_what_the_engine_runs_with() -> None:
     request = parse_request({"model": "deepseek-v3", "engine": "vllm", "context": 8192, "engine_args": {"max_num_seqs": 64}})
     rows = rank(request)
-    found = rank_document(request, rows)
+    found = plain(rank_document(request, rows))
     first = {"gpu": f"{rows[0].gpu}:{rows[0].devices}", "context": 8192, "engine_args": {"max_num_seqs": 64}}
     best = estimate(parse_request({"model": "deepseek-v3", "engine": "vllm", **first})).to_dict()
     assert (found["engine"], found["kv_dtype"]) == (best["engine"], best["kv_dtype"])
     assert (found["engine"]["args"]["max_num_seqs"], found["kv_dtype"]) == (64, "bf16")
-    nothing = rank_document(request, [])
+    nothing = plain(rank_document(request, []))
     assert (nothing["kv_dtype"], nothing["engine"]["args"]) == ("auto", {"max_num_seqs": 64})
 
 

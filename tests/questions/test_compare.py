@@ -122,7 +122,7 @@ def test_engines_answer_the_same_question() -> None:
     assert vllm.plan is not None
     assert vllm.capacity is not None
     # 32,768 blocks of 1,310,720 B: 8,582 for the first sequence, 2,438 for each other, one is the null block.
-    assert vllm.capacity["max_sequences"] == 1 + (32_768 - 1 - 8_582) // 2_438 == 10
+    assert vllm.capacity.max_sequences == 1 + (32_768 - 1 - 8_582) // 2_438 == 10
 
 
 def test_each_engine_gets_the_settings_that_it_has() -> None:

@@ -9,7 +9,9 @@ from kvcalc.core.formats import FORMATS
 from kvcalc.core.states import KINDS
 from kvcalc.core.workload import Workload
 from kvcalc.engines import ENGINES, get_engine
+from kvcalc.questions.estimate import estimate
 from kvcalc.questions.explain import derivation, explain, page, state_page
+from kvcalc.questions.request import parse_request
 from kvcalc.questions.techniques import TECHNIQUES
 from kvcalc.sources import load
 
@@ -116,3 +118,14 @@ def test_every_state_is_explained_by_its_kind_and_its_technique(kind: str) -> No
         found = explain(name, Workload())
         assert found.kind in ("state", "technique")
         assert found.sections[0].title
+
+
+def test_a_packed_row_has_every_size_that_lines_of_its_name_have() -> None:
+    """An MLA row of 512 + 64, and DeepSeek-V4's row of 512 in all: 448 + 64 x 2 + 8."""
+    (section,) = explain("fp8_ds_mla", Workload()).sections
+    said = " ".join(section.numbers)
+    for size in ("656 B", "584 B"):
+        assert size in said
+    lines = estimate(parse_request({"model": "deepseek-v4-flash", "engine": "vllm", "context": 32_768})).plan.lines
+    rows = next(line for line in lines if (line.state, line.buffer, line.layers) == ("compressed", "latent", 21))
+    assert (rows.format, rows.bytes) == ("fp8_ds_mla", 21 * 8192 * 584)

@@ -12,6 +12,8 @@ from kvcalc.core.errors import UsageError
 from kvcalc.core.workload import Workload
 from kvcalc.engines import get_engine
 from kvcalc.engines.base.search import MOST, last_that
+from kvcalc.questions.documents.fit import CardShares, Sure
+from kvcalc.questions.documents.kinds import plain
 from kvcalc.questions.fit import Budget, Fit, fit
 from kvcalc.questions.request import parse_request
 
@@ -42,7 +44,7 @@ def test_ideal_is_a_division() -> None:
     """131,072 B a token: 10 GiB hold 81,920 tokens."""
     found = asked(document(LLAMA), context=40960)
     assert (found.fits, found.max_context, found.max_sequences) == (True, 81_920, 2)
-    assert found.capacity.to_dict() == dict.fromkeys(found.capacity.to_dict())
+    assert set(found.to_dict()["capacity"].values()) == {None}
 
 
 def test_the_models_maximum_ends_it_unless_beyond() -> None:
@@ -66,7 +68,7 @@ def test_vllm_holds_back_the_null_block() -> None:
     """5,120 blocks, of which 5,119 are usable: 81,904 tokens; asked with -1, that is the context."""
     found = asked(document(LLAMA), engine="vllm", context=-1)
     assert (found.fits, found.max_context, found.plan.context) == (True, 81_904, 81_904)
-    assert found.capacity.to_dict() == {
+    assert found.to_dict()["capacity"] == {
         "tokens": 81_920,
         "concurrency": 5120 / 5119,
         "blocks": 5120,
@@ -140,10 +142,10 @@ def test_the_document() -> None:
 
 
 def test_a_budget_of_another_origin() -> None:
-    origin = {"gpu": "h100-80gb", "memory": 80 * GIB, "utilization": 0.92, "weights": 16 * GIB, "overhead": 0}
+    origin = CardShares("h100-80gb", 80 * GIB, 0.92, 16 * GIB, 0, GIB, GIB, GIB, Sure("given", "given", "given", "given"))
     request = parse_request({"model": document(LLAMA), "context": 4096})
     found = fit(request, budget=Budget(10 * GIB, origin)).to_dict()
-    assert found["budget"] == {"kv_bytes_per_device": 10 * GIB, "from": origin}
+    assert found["budget"] == {"kv_bytes_per_device": 10 * GIB, "from": plain(origin)}
 
 
 def test_without_a_budget() -> None:
@@ -220,3 +222,13 @@ def test_slots_that_sequences_wait_for_have_no_limit_on_a_card_either() -> None:
     )
     sized = size(request, weights=GIB)
     assert (sized.fit.max_sequences, sized.sequences_range) == (None, (None, None))
+
+
+def test_no_limit_is_said_and_is_not_none() -> None:
+    """A cache that does not grow holds any context; one that does not fit holds none; and both are null."""
+    for memory, unbounded in (("1GiB", True), ("1KiB", False)):
+        for context in (4096, -1):
+            found = fit(parse_request({"model": "falcon-mamba-7b", "context": context, "kv_memory": memory}))
+            said = found.to_dict()
+            assert (said["max_context"], said["unbounded"], said["fits"]) == (None, unbounded, unbounded)
+    assert not asked(document(LLAMA), context=64).to_dict()["unbounded"]

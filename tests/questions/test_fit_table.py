@@ -8,6 +8,7 @@ import pytest
 
 from kvcalc.core.errors import EngineRejectsError, UsageError
 from kvcalc.engines import ENGINES, get_engine
+from kvcalc.questions.documents.fit import CardShares, Sure
 from kvcalc.questions.fit import Budget, fit
 from kvcalc.questions.fit_table import FitTable, fit_table, lengths_to
 from kvcalc.questions.request import parse_request
@@ -56,10 +57,11 @@ def test_every_cell_is_what_fit_says(engine: str, model: str) -> None:
 
 def test_a_card_and_a_prefix() -> None:
     request = parse_request({"model": "llama-3.1-8b", "context": 4096, "shared_prefix": 2048})
-    found = fit_table(request, ("auto",), budget=Budget(GIB, {"gpu": "h100-80gb"}))
+    card = CardShares("h100-80gb", 80 * GIB, 0.92, 0, 0, GIB, GIB, GIB, Sure("", "", "", ""))
+    found = fit_table(request, ("auto",), budget=Budget(GIB, card))
     # 1 GiB are 8,192 tokens: 2,048 once, and n x 2,048 more; where the prefix is the whole length, any number share it.
-    assert [cell.max_sequences for _, (cell,) in found.rows] == [None, None, 3]
-    assert found.to_dict()["budget"]["from"] == {"gpu": "h100-80gb"}
+    assert [row.cells[0].max_sequences for row in found.rows] == [None, None, 3]
+    assert found.to_dict()["budget"]["from"]["gpu"] == "h100-80gb"
 
 
 def test_refusals() -> None:
@@ -70,7 +72,7 @@ def test_refusals() -> None:
 
 
 def test_the_view() -> None:
-    found = view(asked(("auto", "fp8"), engine="vllm", context=200_000).to_dict())
+    found = view(asked(("auto", "fp8"), engine="vllm", context=200_000).document())
     assert (
         found.headline == "none in bf16, none in fp8 of 200,000 tokens in 10,737,418,240 B (10 GiB) per device: llama-3.1-8b, vllm 0.33.0"
     )

@@ -33,7 +33,7 @@ def test_allocations_side_by_side() -> None:
     assert sizes["contiguous"] == 3 * 100 * ROW
     assert sizes["paged, 16"] == (16 + 32 + 112) * ROW
     assert sizes["paged, 64"] == (64 + 64 + 128) * ROW
-    assert found.allocations[0].to_dict()["utilisation"] == round(130 / 300, 6)
+    assert found.allocations[0].document().utilisation == round(130 / 300, 6)
     assert found.allocations[0].waste == 170 * ROW
 
 

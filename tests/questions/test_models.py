@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcalc.core.errors import KvcalcError, UnknownModelError, UsageError
+from kvcalc.core.errors import KvcalcError, UsageError
+from kvcalc.questions.documents.kinds import plain
 from kvcalc.questions.models import import_model, list_models, show_model, validate_files
 from kvcalc.sources import load
 from kvcalc.sources.catalogue import folder, ids
@@ -32,7 +33,7 @@ def test_the_table_has_every_model() -> None:
     assert [row.id for row in rows] == list(ids())
     row = next(row for row in rows if row.id == "llama-2-7b")
     # Llama-2-7B is multi-head: 2 x 32 layers x 32 heads x 128 x 2 B (config.json of meta-llama/Llama-2-7b-hf).
-    assert row.to_dict() == {
+    assert plain(row) == {
         "id": "llama-2-7b",
         "name": "Llama 2 7B",
         "hub": "meta-llama/Llama-2-7b-hf",
@@ -88,10 +89,10 @@ def test_unknown_filters_are_told_the_nearest() -> None:
         list_models(technique="")
 
 
-def test_show_is_load() -> None:
-    assert show_model("gpt2") == load("gpt2")
-    with pytest.raises(UnknownModelError):
-        show_model("gpt-2000")
+def test_show_is_the_whole_architecture() -> None:
+    found = show_model(load("gpt2"))
+    assert found.architecture["id"] == found.model.id == "gpt2"
+    assert [(state.kind, state.layers) for state in found.states] == [("full", 12)]
 
 
 def test_a_right_file_has_no_problems(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kvcalc.engines.vllm.launch import _WORDS
 from kvcalc.questions.fit import fit
@@ -11,10 +11,13 @@ from kvcalc.render import plain
 from kvcalc.render.fit_view import view
 from kvcalc.render.launch_view import view_of
 
+if TYPE_CHECKING:
+    from kvcalc.questions.documents.fit import FitDocument
 
-def document(engine: str) -> dict[str, Any]:
+
+def document(engine: str) -> FitDocument:
     asked = {"model": "llama-3.1-8b", "engine": engine, "context": 131_072, "kv_memory": 10 * 1024**3}
-    return fit(parse_request(asked)).to_dict()
+    return fit(parse_request(asked)).document()
 
 
 def ways(text: str) -> list[str]:

@@ -12,12 +12,16 @@ import jsonschema
 import pytest
 import yaml
 from test_schemas import REGISTRY, SCHEMAS
+from typed import of_plain
 
 from kvcalc.core.errors import UsageError
+from kvcalc.questions.documents.verify import VerifyDocument
 from kvcalc.render import FORMATS, chosen_format, delimited, html_page, markdown
+from kvcalc.render import verify_view as of_verify
 from kvcalc.render.documents import as_json, as_yaml
-from kvcalc.render.verify_view import view as verify_view
 from kvcalc.render.view import Column, Facts, Table, Text, View
+
+verify_view = of_plain(of_verify.view, VerifyDocument)
 
 HOSTILE = "=cmd|' /C calc'!A0 <script>alert(1)</script> [x](y) a|b *c*"
 TABLE = Table(

@@ -7,11 +7,11 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kvcalc.core.errors import UsageError
+from kvcalc.questions.documents.models import GpusDocument
 from kvcalc.render import emit
 from kvcalc.render.output import close_streams, say, write
 from kvcalc.render.view import Column, Facts, Table, Text, View
@@ -101,12 +101,12 @@ def test_a_closed_pipe_is_no_error_and_a_full_disk_is_one(monkeypatch: pytest.Mo
     sys.stderr.file.close()  # type: ignore[attr-defined]
 
 
-def view(document: dict[str, Any]) -> View:
-    return View("figure", (), tuple(document["notes"]), tuple(document["warnings"]))
+def view(document: GpusDocument) -> View:
+    return View("figure", (), document.notes, document.warnings)
 
 
 def test_notes_stand_behind_the_first_line_and_only_once(capsys: pytest.CaptureFixture[str]) -> None:
-    document = {"notes": ["a note"], "warnings": ["a warning"]}
+    document = GpusDocument(None, None, None, None, (), ("a note",), ("a warning",))
     emit(document, view)
     assert capsys.readouterr() == ("figure\n", "warning: a warning\nnote: a note\n")
     for name in ("json", "yaml", "markdown", "html"):
@@ -120,10 +120,10 @@ def test_control_characters_of_files_reach_no_stream(capsys: pytest.CaptureFixtu
     hostile = "\x1b]0;title\x07 \x9b31m\r\n"
     table = Table((Column("a", "a"), Column("n", "n", "count")), ((hostile, 1),), hostile)
 
-    def hostile_view(_: dict[str, Any]) -> View:
+    def hostile_view(_: GpusDocument) -> View:
         return View(hostile, (Facts(((hostile, hostile),)), Text((hostile,), hostile), table), (hostile,), (hostile,), table)
 
     for name in ("table", "plain", "csv", "markdown", "html"):
-        emit({}, hostile_view, name)
+        emit(GpusDocument(None, None, None, None, (), (), ()), hostile_view, name)
         found = capsys.readouterr()
         assert (found.out + found.err).replace("\n", "").isprintable(), name

@@ -11,18 +11,23 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typed import of_plain
 
 from kvcalc.core.workload import Workload
+from kvcalc.questions.documents.plot import PlotDocument
 from kvcalc.questions.plot import Plotting, plot
-from kvcalc.render import html_page, markdown, plain, plot_png, plot_svg
-from kvcalc.render.plot_axes import MOST_TICKS, axes, short_tokens, unit_of
+from kvcalc.render import html_page, markdown, plain, plot_axes, plot_png, plot_scene, plot_svg, plot_text, plot_view, plot_words
+from kvcalc.render.plot_axes import MOST_TICKS, short_tokens, unit_of
 from kvcalc.render.plot_font import columns, dots
-from kvcalc.render.plot_scene import COLOURS, DASHES, Dot, Stroke, scene
-from kvcalc.render.plot_text import HEIGHT, MARKS, chart
-from kvcalc.render.plot_view import view
-from kvcalc.render.plot_words import headline, legend, title
+from kvcalc.render.plot_scene import COLOURS, DASHES, Dot, Stroke
+from kvcalc.render.plot_text import HEIGHT, MARKS
 
 GIB = 1024**3
+axes, scene, chart = (of_plain(made, PlotDocument) for made in (plot_axes.axes, plot_scene.scene, plot_text.chart))
+view, headline, legend, title = (
+    of_plain(made, PlotDocument) for made in (plot_view.view, plot_words.headline, plot_words.legend, plot_words.title)
+)
+as_svg, as_png = of_plain(plot_svg.render, PlotDocument), of_plain(plot_png.render, PlotDocument)
 HOSTILE = "evil <&\"'> \x1b[31m ]]> </svg>"
 
 
@@ -157,7 +162,7 @@ def test_text_is_plain_and_no_wider_than_the_terminal(width: int) -> None:
 
 
 def test_the_table_has_the_ends_and_the_powers_of_two() -> None:
-    table = view(plot(Plotting(Workload(), models=("llama-2-7b", "llama-3.1-8b"), start=1000)).to_dict()).blocks[1]
+    table = view(plot(Plotting(Workload(), models=("llama-2-7b", "llama-3.1-8b"), start=1000)).document()).blocks[1]
     contexts = [row[0] for row in table.rows]  # type: ignore[union-attr]
     assert contexts == [1000, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072]
     assert table.rows[3][1] == 4096 * 524_288  # type: ignore[union-attr]
@@ -197,7 +202,7 @@ def test_the_title_is_what_all_lines_share() -> None:
 
 
 def test_svg_is_well_formed_and_says_what_it_shows() -> None:
-    text = plot_svg.render(hostile())
+    text = as_svg(hostile())
     root = ET.fromstring(text)  # noqa: S314  written a line above
     space = "{http://www.w3.org/2000/svg}"
     assert root.tag == f"{space}svg"
@@ -227,8 +232,8 @@ def test_lines_differ_in_colour_and_in_dashes() -> None:
 
 
 def test_a_picture_is_the_same_every_time() -> None:
-    assert plot_svg.render(document()) == plot_svg.render(document())
-    assert plot_png.render(document()) == plot_png.render(document())
+    assert as_svg(document()) == as_svg(document())
+    assert as_png(document()) == as_png(document())
 
 
 def decode(data: bytes) -> tuple[int, int, bytes]:
@@ -253,7 +258,7 @@ def decode(data: bytes) -> tuple[int, int, bytes]:
 
 def test_png_paints_the_same_scene() -> None:
     drawn = scene(document(kv_memory=4 * GIB))
-    width, height, pixels = decode(plot_png.render(document(kv_memory=4 * GIB)))
+    width, height, pixels = decode(as_png(document(kv_memory=4 * GIB)))
     assert (width, height) == (2 * drawn.width, 2 * drawn.height)
 
     def at(x: float, y: float) -> str:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvcalc.render import delimited, plain
-from kvcalc.render.reconcile_view import view
+from typed import of_plain
+
+from kvcalc.questions.documents.reconcile import ReconcileDocument
+from kvcalc.render import delimited, plain, reconcile_view
+
+view = of_plain(reconcile_view.view, ReconcileDocument)
 
 
 def row(figure: str, unit: str, logged: float, low: float, high: float, reason: str = "") -> dict[str, Any]:

@@ -10,8 +10,13 @@ from typing import Any
 import jsonschema
 import pytest
 import xmlschema
+from typed import of_plain
 
-from kvcalc.render.reports import REPORTS, report
+from kvcalc.questions.documents.check import CheckDocument
+from kvcalc.render import reports
+from kvcalc.render.reports import REPORTS
+
+report = of_plain(reports.report, CheckDocument)
 
 DATA = Path(__file__).parent.parent / "data"
 HOSTILE = 'evil <&"\'> | *bold* %0A ::error::, "x": \x1b[31m'

@@ -181,7 +181,7 @@ def test_neither_torch_nor_transformers_is_imported_with_the_module() -> None:
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_catalogue_models_are_equal_to_the_byte(name: str) -> None:
     found = verify(name)
-    assert [row.to_dict() for row in found.rows if row.difference] == []
+    assert [row.layer for row in found.layers if row.difference] == []
     assert found.equal
     assert found.transformers == found.kvcalc == found.plan.total > 0
 
@@ -189,7 +189,7 @@ def test_catalogue_models_are_equal_to_the_byte(name: str) -> None:
 @lab
 def test_a_row_a_layer_and_a_document() -> None:
     found = verify({"hf_config": SMALL}, 12)
-    assert [(row.layer, row.states, row.kvcalc) for row in found.rows] == [
+    assert [(row.layer, row.states, row.kvcalc) for row in found.layers] == [
         ("0", "full", 12 * TOKEN),
         ("1", "sliding", 5 * TOKEN),
         ("2", "full", 12 * TOKEN),
@@ -230,7 +230,7 @@ def test_a_wrong_rule_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(families.FAMILIES, "lfm2", families.Quirk(extra_columns=0))
     found = verify({"hf_config": config})
     assert not found.equal
-    assert [row.difference for row in found.rows] == [-48 * 2, 0]
+    assert [row.difference for row in found.layers] == [-48 * 2, 0]
     assert found.to_dict()["bytes"]["difference"] == -96
 
 

@@ -61,25 +61,6 @@ class Row:
             return Fraction(0)
         return self.logged - self.high if self.logged > self.high else self.logged - self.low
 
-    def to_dict(self) -> dict[str, Any]:
-        """One entry of `rows` in `kvcalc.reconcile/1`."""
-        return {
-            "figure": self.figure,
-            "unit": self.unit,
-            "line": self.line,
-            "logged": _number(self.logged, self.unit),
-            "expected": _number(self.low, self.unit),
-            "expected_high": _number(self.high, self.unit),
-            "difference": _number(self.difference, self.unit),
-            "within": self.within,
-            "reason": self.reason,
-        }
-
-
-def _number(value: Fraction, unit: str) -> int | float:
-    """A figure of a document: only sequences come in fractions (26.91 GiB is no whole number of bytes, and the nearest one is printed)."""
-    return round(value) if unit != "sequences" or value.denominator == 1 else round(float(value), 6)
-
 
 @dataclass(slots=True)
 class Seen:

@@ -6,10 +6,12 @@ junit.py · sarif.py · github.py · gitlab.py · markdown.py
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    from kvcalc.questions.documents.check import CheckDocument
 
 #: Format → its module; each has `report(document) -> str`.
 REPORTS: dict[str, str] = {
@@ -21,7 +23,7 @@ REPORTS: dict[str, str] = {
 }
 
 
-def report(document: Mapping[str, Any], name: str) -> str:
+def report(document: CheckDocument, name: str) -> str:
     """The document in the format of that name, with a newline at its end."""
-    function: Callable[[Mapping[str, Any]], str] = import_module(REPORTS[name]).report
+    function: Callable[[CheckDocument], str] = import_module(REPORTS[name]).report
     return function(document)

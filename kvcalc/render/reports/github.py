@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvcalc.core.units import clean
 from kvcalc.render.reports.sentences import first_line, name_of, sentences
@@ -10,24 +10,26 @@ from kvcalc.render.reports.sentences import first_line, name_of, sentences
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from kvcalc.questions.documents.check import CheckDocument
+
 _MESSAGE = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _PROPERTY = _MESSAGE | {":": "%3A", ",": "%2C"}
 
 
-def report(document: Mapping[str, Any]) -> str:
+def report(document: CheckDocument) -> str:
     """One `::error` a budget that is not met, one `::warning` a warning, and one closing line."""
     lines = [
-        annotation(budget["file"], first_line(budget), f"KV cache: {name_of(budget)}", sentences(budget))
-        for budget in document["budgets"]
-        if budget["status"] != "pass"
+        annotation(budget.file, first_line(budget), f"KV cache: {name_of(budget)}", sentences(budget))
+        for budget in document.budgets
+        if budget.status != "pass"
     ]
     lines += [
-        annotation(budget["file"], first_line(budget), f"KV cache: {name_of(budget)}", [clean(text, 1000)], "warning")
-        for budget in document["budgets"]
-        for text in budget["warnings"]
+        annotation(budget.file, first_line(budget), f"KV cache: {name_of(budget)}", [clean(text, 1000)], "warning")
+        for budget in document.budgets
+        for text in budget.warnings
     ]
-    summary = document["summary"]
-    lines.append(f"kvcalc: {summary['passed']} met, {summary['over']} exceeded, {summary['errors']} not evaluated")
+    summary = document.summary
+    lines.append(f"kvcalc: {summary.passed} met, {summary.over} exceeded, {summary.errors} not evaluated")
     return "\n".join(lines) + "\n"
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
 from kvcalc.render.reports.sentences import first_line, name_of, question, sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from kvcalc.questions.documents.check import CheckDocument, Verdict
 
 
-def report(document: Mapping[str, Any]) -> str:
+def report(document: CheckDocument) -> str:
     """One test suite, one test case a budget."""
-    budgets = document["budgets"]
-    counts = {status: sum(budget["status"] == status for budget in budgets) for status in ("over", "error")}
+    budgets = document.budgets
+    counts = {status: sum(budget.status == status for budget in budgets) for status in ("over", "error")}
     totals = f'tests="{len(budgets)}" failures="{counts["over"]}" errors="{counts["error"]}"'
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
@@ -26,15 +26,15 @@ def report(document: Mapping[str, Any]) -> str:
     return "\n".join([*lines, "  </testsuite>", "</testsuites>", ""])
 
 
-def _case(budget: Mapping[str, Any]) -> list[str]:
-    head = f"    <testcase classname={quoteattr(budget['file'])} name={quoteattr(name_of(budget))}"
-    if budget["status"] == "pass":
+def _case(budget: Verdict) -> list[str]:
+    head = f"    <testcase classname={quoteattr(budget.file)} name={quoteattr(name_of(budget))}"
+    if budget.status == "pass":
         return [head + "/>"]
     said = sentences(budget)
-    kind = "error" if budget["status"] == "error" else "failure"
-    text = "\n".join([f"{budget['file']}:{first_line(budget)}", question(budget), *said])
+    kind = "error" if budget.status == "error" else "failure"
+    text = "\n".join([f"{budget.file}:{first_line(budget)}", question(budget), *said])
     return [
         f"{head}>",
-        f"      <{kind} message={quoteattr(said[0])} type={quoteattr('kvcalc.' + budget['status'])}>{escape(text)}</{kind}>",
+        f"      <{kind} message={quoteattr(said[0])} type={quoteattr('kvcalc.' + budget.status)}>{escape(text)}</{kind}>",
         "    </testcase>",
     ]

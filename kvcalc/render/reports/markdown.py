@@ -2,47 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvcalc.render.reports.sentences import amount, first_line, name_of, question, sentences, warnings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from kvcalc.questions.documents.check import CheckDocument, Verdict
 
 _MARKS = {"pass": "met", "over": "**exceeded**", "error": "**not evaluated**"}
 _ESCAPED = {ord(character): "\\" + character for character in "\\`*_{}[]<>#|~"}
 
 
-def report(document: Mapping[str, Any]) -> str:
+def report(document: CheckDocument) -> str:
     """A heading with the counts, a section a budget that is not met, and a table of all."""
-    summary = document["summary"]
-    lines = [f"### KV-cache budgets: {summary['passed']} met, {summary['over']} exceeded, {summary['errors']} not evaluated", ""]
-    for budget in document["budgets"]:
-        if budget["status"] != "pass":
-            lines.append(f"**{_plain(name_of(budget))}** ({_plain(question(budget))}), {_plain(budget['file'])}:{first_line(budget)}")
+    summary = document.summary
+    lines = [f"### KV-cache budgets: {summary.passed} met, {summary.over} exceeded, {summary.errors} not evaluated", ""]
+    for budget in document.budgets:
+        if budget.status != "pass":
+            lines.append(f"**{_plain(name_of(budget))}** ({_plain(question(budget))}), {_plain(budget.file)}:{first_line(budget)}")
             lines += [f"- {_plain(sentence)}" for sentence in sentences(budget)]
             lines.append("")
     lines += ["| budget | state | limit | figure | growth |", "|---|---|--:|--:|--:|"]
-    lines += [row for budget in document["budgets"] for row in _rows(budget)]
+    lines += [row for budget in document.budgets for row in _rows(budget)]
     said = [f"- **warning:** {_plain(text)}" for text in warnings(document)]
     lines += ["", *said] if said else []
     return "\n".join(lines) + "\n"
 
 
-def _rows(budget: Mapping[str, Any]) -> list[str]:
+def _rows(budget: Verdict) -> list[str]:
     """A row a limit, those missed by the most first; one for a budget that could not be evaluated."""
-    growth = "-" if budget["growth_percent"] is None else f"{budget['growth_percent']:+g} %"
-    if not budget["checks"]:
-        return [_row(name_of(budget), budget["status"], "-", "-", growth)]
+    growth = "-" if budget.growth_percent is None else f"{budget.growth_percent:+g} %"
+    if not budget.checks:
+        return [_row(name_of(budget), budget.status, "-", "-", growth)]
     return [
         _row(
             name_of(budget),
-            "over" if check["over"] else "pass",
-            f"{check['limit']} {amount(check['allowed'], check['unit'])}",
-            amount(check["actual"], check["unit"]),
+            "over" if check.over else "pass",
+            f"{check.limit} {amount(check.allowed, check.unit)}",
+            amount(check.actual, check.unit),
             growth,
         )
-        for check in budget["checks"]
+        for check in budget.checks
     ]
 
 

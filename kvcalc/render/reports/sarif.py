@@ -11,7 +11,7 @@ from kvcalc import __version__
 from kvcalc.render.reports.sentences import first_line, name_of, question, sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from kvcalc.questions.documents.check import CheckDocument, Verdict
 
 _RULES = {
     "over": ("budget-exceeded", "A KV-cache budget is exceeded"),
@@ -19,11 +19,11 @@ _RULES = {
 }
 
 
-def report(document: Mapping[str, Any]) -> str:
+def report(document: CheckDocument) -> str:
     """One run, with the rules that its results refer to."""
     rules = [{"id": rule, "shortDescription": {"text": text}, "defaultConfiguration": {"level": "error"}} for rule, text in _RULES.values()]
     driver = {"name": "kvcalc", "version": __version__, "rules": rules}
-    results = [_result(budget) for budget in document["budgets"] if budget["status"] in _RULES]
+    results = [_result(budget) for budget in document.budgets if budget.status in _RULES]
     log = {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -32,10 +32,10 @@ def report(document: Mapping[str, Any]) -> str:
     return json.dumps(log, indent=2) + "\n"
 
 
-def _result(budget: Mapping[str, Any]) -> dict[str, Any]:
-    rule, _ = _RULES[budget["status"]]
-    place = {"artifactLocation": {"uri": quote(budget["file"].replace("\\", "/"))}, "region": {"startLine": first_line(budget)}}
-    mark = hashlib.sha256(f"{rule}\0{budget['file']}\0{budget['name']}".encode()).hexdigest()
+def _result(budget: Verdict) -> dict[str, Any]:
+    rule, _ = _RULES[budget.status]
+    place = {"artifactLocation": {"uri": quote(budget.file.replace("\\", "/"))}, "region": {"startLine": first_line(budget)}}
+    mark = hashlib.sha256(f"{rule}\0{budget.file}\0{budget.name}".encode()).hexdigest()
     return {
         "ruleId": rule,
         "level": "error",

@@ -94,7 +94,7 @@ def test_small_models_are_equal_to_the_byte(family: str) -> None:
     config = {"model_type": family} | _SIZES | SMALL[family]
     for context in (6, 32):
         found = verify({"hf_config": config}, context)
-        assert [row.to_dict() for row in found.rows if row.difference] == []
+        assert [row.layer for row in found.layers if row.difference] == []
 
 
 def test_families_without_a_class_are_those_that_the_library_does_not_know() -> None:
