@@ -36,6 +36,13 @@ class TensorRtLlm(Engine):
     title: ClassVar[str] = "TensorRT-LLM"
     version: ClassVar[str] = VERSION
     settings: ClassVar[tuple[Setting, ...]] = SETTINGS
+    rules: ClassVar[tuple[str, ...]] = (
+        "Two cache managers: the second has GPT-OSS, Gemma 3 and 4, Llama, the hybrids and DeepSeek-V4, the first all others (and 1.0 to 1.2).",
+        "KV heads of a rank are rounded up; latents stand whole on every rank; K and V are as wide as K.",
+        "The first manager keeps windows in full until max_attention_window says otherwise, and then gives each an equal share of the memory.",
+        "The second takes the windows of models that mix them with full layers, and divides memory in grains, for a reference batch.",
+        "Recurrent state is kept for max_batch_size requests, used or not; a server whose state does not fit does not start.",
+    )
 
     def knows(self, family: str, class_name: str = "") -> bool:  # noqa: ARG002  no class has rules of its own
         """The family has a row."""
