@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,6 +23,7 @@ from kvcalc.core.plan import Capacity, Line, Plan
 from kvcalc.core.states import Chunked, Sliding
 from kvcalc.core.units import clean
 from kvcalc.engines.base.engine import Engine, Setting, context_messages
+from kvcalc.engines.base.memo import per_model
 from kvcalc.engines.exllamav3.classes import class_of, find_class, layer_order
 from kvcalc.engines.exllamav3.tensors import PAGE, Storage, Tensor, layer_tensors
 from kvcalc.engines.ideal.engine import stages_of
@@ -39,19 +41,19 @@ _LEAST_BITS, _MOST_BITS = 2, 8
 MOST_JOBS = 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Allocation:
     """The tensors of some layers, how many of the layers have each, and how many slots there are."""
 
     tensors: Mapping[Tensor, int]
     slots: int
 
-    @property
+    @cached_property
     def page_bytes(self) -> int:
         """Bytes of one page of 256 tokens in all the layers."""
         return sum(layers * tensor.bytes(PAGE, 0) for tensor, layers in self.tensors.items())
 
-    @property
+    @cached_property
     def slot_bytes(self) -> int:
         """Bytes of one sequence's slot in all the layers."""
         return sum(layers * tensor.bytes(0, 1) for tensor, layers in self.tensors.items())
@@ -101,7 +103,7 @@ class ExllamaV3(Engine):
         context = self.context_of(architecture, workload)
         notes, warnings = context_messages(architecture, workload, context)
         stages = _stages(architecture, workload, args)
-        held = Allocation(sum((Counter(stage.tensors) for stage in stages), Counter()), args["max_batch_size"])
+        held = stages[0] if len(stages) == 1 else Allocation(sum((Counter(stage.tensors) for stage in stages), Counter()), stages[0].slots)
         tokens = _pool(args, context, workload.sequences)
         one = _pages(context) * PAGE
         notes += _notes(architecture, held, args, workload, tokens)
@@ -148,22 +150,25 @@ class ExllamaV3(Engine):
         )
 
 
-def _stages(architecture: Architecture, workload: Workload, args: Mapping[str, Any]) -> list[Allocation]:
+def _stages(architecture: Architecture, workload: Workload, args: Mapping[str, Any]) -> tuple[Allocation, ...]:
     """The layers of each card. Raises EngineRejectsError for what the engine refuses, UnsupportedArchitectureError."""
-    row = class_of(architecture)
-    storage = _storage(args, workload, row.ring)
+    storage = _storage(args, workload, class_of(architecture).ring)
     if workload.tensor_parallel > 1 or workload.decode_context_parallel > 1:
         raise EngineRejectsError(
             "kvcalc plans ExLlamaV3 on one card, or with its layers over several: how its tensor parallelism cuts heads is not known here",
             "split the layers with --pp, which is what ExLlamaV3 does by default",
         )
+    return _allocated(architecture, storage, workload.pipeline_parallel, args["max_batch_size"])
+
+
+@per_model
+def _allocated(architecture: Architecture, storage: Storage, cards: int, slots: int) -> tuple[Allocation, ...]:
     layout = architecture.layers
     by_name = {name: Counter(layer_tensors(states, storage, architecture)) for name, states in layout.states.items()}
-    names = iter(layer_order(architecture, row))
-    return [
-        Allocation(sum((by_name[name] for name in islice(names, len(stage))), Counter()), args["max_batch_size"])
-        for stage in stages_of(layout, workload.pipeline_parallel)
-    ]
+    names = iter(layer_order(architecture, class_of(architecture)))
+    return tuple(
+        Allocation(sum((by_name[name] for name in islice(names, len(stage))), Counter()), slots) for stage in stages_of(layout, cards)
+    )
 
 
 def _storage(args: Mapping[str, Any], workload: Workload, ring: int | None) -> Storage:
