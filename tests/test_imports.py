@@ -122,7 +122,7 @@ def test_one_engine_loads_no_other() -> None:
 
 MODULES = {".".join(("kvcalc", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): path for path in FILES}
 #: Pairs that know each other by the types of their arguments alone.
-KNOWN_CIRCLES = {("kvcalc.budgets.evaluate", "kvcalc.budgets.remedies"), ("kvcalc.engines.vllm.attention", "kvcalc.engines.vllm.start")}
+KNOWN_CIRCLES = {("kvcalc.engines.vllm.attention", "kvcalc.engines.vllm.start")}
 
 
 def neighbours(path: Path, *, types: bool) -> set[str]:

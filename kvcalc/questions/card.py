@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.core.errors import EngineRejectsError, UsageError
+from kvcalc.core.errors import EngineRejectsError, KvcalcError, UsageError
 from kvcalc.core.units import clean
 from kvcalc.core.weights import WEIGHT_FORMATS, weight_format
 from kvcalc.engines import get_engine
@@ -192,6 +192,21 @@ def without_share(request: Request) -> Request:
         return request
     args = {**request.workload.engine_args, share.setting: 1.0}
     return replace(request, workload=replace(request.workload, engine_args=args))
+
+
+def holds_on_card(architecture: Architecture, request: Request, shares: Mapping[str, Any]) -> bool:
+    """The question holds on the request's cards, under the likely overhead; what the engine refuses does not. Raises UsageError."""
+    engine = get_engine(request.engine)
+    try:
+        memory = memory_budget(architecture, request, **shares)
+        workload = without_share(request).workload
+        return engine.fitting(architecture, workload, memory.kv_likely).admits(
+            engine.context_of(architecture, workload), workload.sequences
+        )
+    except UsageError:
+        raise
+    except KvcalcError:
+        return False
 
 
 def weights_per_device(

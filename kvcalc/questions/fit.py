@@ -12,32 +12,28 @@ bisection finds the last that does. No formula is inverted. Context -1 asks for 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal
 
-from kvcalc.core.errors import KvcalcError, UsageError
+from kvcalc.core.errors import UsageError
 from kvcalc.core.plan import Capacity
 from kvcalc.core.units import parse_bytes
 from kvcalc.engines import get_engine
-from kvcalc.engines.base.search import largest_context, last_that, least_memory, most_sequences
+from kvcalc.engines.base.search import largest_context, least_memory, most_sequences
 from kvcalc.questions.card import idle_share
 from kvcalc.questions.documents.fit import Capacity as CapacityFigures
-from kvcalc.questions.documents.fit import CardBudget, CardShares, CountRemedy, FitDocument, GivenBudget, GivenFitDocument, WordRemedy
+from kvcalc.questions.documents.fit import CardBudget, CardShares, FitDocument, GivenBudget, GivenFitDocument
 from kvcalc.questions.documents.kinds import Answer
 from kvcalc.questions.documents.parts import asked_of, engine_of, model_of
 from kvcalc.questions.memory import memory_in
+from kvcalc.questions.remedies import Remedy, in_memory
 from kvcalc.sources import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.plan import Plan
     from kvcalc.core.workload import Workload
-    from kvcalc.engines.base.engine import Engine, Fitting
     from kvcalc.questions.request import Request
-
-#: How far a remedy doubles the tensor parallel size.
-_MOST_RANKS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +48,6 @@ class Budget:
         if isinstance(self.origin, CardShares):
             return CardBudget(self.kv_bytes_per_device, self.origin)
         return GivenBudget(self.kv_bytes_per_device, self.origin)
-
-
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """One change that makes the question fit, alone and as it stands."""
-
-    setting: str
-    value: int | str
-    text: str
-
-    def document(self) -> CountRemedy | WordRemedy:
-        """One of the `remedies` of a document."""
-        if isinstance(self.value, int):
-            return CountRemedy(cast("Any", self.setting), self.value, self.text)
-        return WordRemedy(cast("Any", self.setting), self.value, self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +129,7 @@ def fit(request: Request, *, budget: Budget | None = None, beyond: bool = False)
         most_sequences(fitting, asked),
         capacity,
         None if workload.context == -1 and not fits else least_memory(fitting, asked, plan.per_device),
-        () if fits else tuple(remedies(architecture, engine, settled, budget, fitting, longest)),
+        () if fits else tuple(in_memory(fitting, settled, longest, _part(budget, plan))),
         notes=tuple(dict.fromkeys((*plan.notes, *capacity.notes, *idle_share(request, plan.notes, fits=True), *unending))),
         warnings=tuple(dict.fromkeys((*plan.warnings, *capacity.warnings))),
         unbounded=unbounded,
@@ -162,31 +143,6 @@ def read_budget(request: Request) -> Budget:
     return Budget(parse_bytes(request.workload.kv_memory, "kv_memory"))
 
 
-def remedies(
-    architecture: Architecture, engine: Engine, workload: Workload, budget: Budget, fitting: Fitting, longest: int | None
-) -> Iterator[Remedy]:
-    """The nearest changes that make it fit, one setting at a time, each tried before it is named."""
-    memory = budget.kv_bytes_per_device
-    context, sequences = engine.context_of(architecture, workload), workload.sequences
-    if longest is not None and longest < context:
-        yield Remedy("context", longest, f"a context of {longest:,} tokens instead of {context:,}")
-    fewer = last_that(lambda n: fitting.admits(context, n), sequences)
-    if fewer is not None and fewer < sequences:
-        yield Remedy("sequences", fewer, f"{fewer:,} sequence{'s' if fewer > 1 else ''} instead of {sequences:,}")
-    for name in engine.remedy_formats:
-        if _admitted(engine, architecture, replace(workload, kv_dtype=name), memory, context):
-            yield Remedy("kv_dtype", name, f"a cache of {name}")
-            break
-    ranks = workload.tensor_parallel * 2
-    while ranks <= _MOST_RANKS:
-        if _admitted(engine, architecture, replace(workload, tensor_parallel=ranks), memory, context):
-            yield Remedy("tensor_parallel", ranks, f"tensor parallel over {ranks} devices with as much memory each")
-            break
-        ranks *= 2
-
-
-def _admitted(engine: Engine, architecture: Architecture, workload: Workload, memory: int, context: int) -> bool:
-    try:
-        return engine.fitting(architecture, workload, memory).admits(context, workload.sequences)
-    except KvcalcError:
-        return False
+def _part(budget: Budget, plan: Plan) -> Fraction:
+    """How much of what the plan takes is there."""
+    return min(Fraction(1), Fraction(budget.kv_bytes_per_device, plan.per_device or 1))

@@ -8,16 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kvcalc.core.errors import KvcalcError, UsageError
+from kvcalc.core.errors import KvcalcError
 from kvcalc.engines import get_engine
 from kvcalc.engines.base.search import largest_context, most_sequences
 from kvcalc.hardware import gpus
-from kvcalc.questions.card import MemoryBudget, memory_budget, on_card, utilization_for, without_share
+from kvcalc.questions import remedies
+from kvcalc.questions.card import MemoryBudget, holds_on_card, memory_budget, on_card, utilization_for, without_share
 from kvcalc.questions.documents.common import Engine as EngineInForce
 from kvcalc.questions.documents.fit import CardFitDocument, DecodeBound, NeededShare, RankedCard, SizingDocument
 from kvcalc.questions.documents.kinds import Answer
 from kvcalc.questions.documents.parts import asked_of, engine_of, model_of
-from kvcalc.questions.fit import Budget, Fit, Remedy, fit
+from kvcalc.questions.fit import Budget, Fit, fit
 from kvcalc.questions.fit_table import FitTable, fit_table
 from kvcalc.questions.memory import memory_on
 from kvcalc.sources import load
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from kvcalc.core.architecture import Architecture
+    from kvcalc.questions.remedies import Remedy
     from kvcalc.questions.request import Request
 
 #: Numbers of devices that are tried; engines and heads refuse those that do not divide.
@@ -104,36 +106,11 @@ def size(request: Request, *, beyond: bool = False, **shares: Any) -> Sized:
     enough = smallest(architecture, settled, shares)
     share = None if found.needed is None else utilization_for(request.engine, memory, found.needed)
     if not found.fits:
-        found = replace(found, remedies=tuple(_with_cards(found, architecture, settled, enough, share, memory, shares)))
+        found = replace(
+            found, remedies=tuple(remedies.on_card(found.remedies, architecture, settled, memory, shares, enough=enough, share=share))
+        )
     bound = decode_bound(architecture, found, memory)
     return Sized(found, memory, (low[0], high[0]), (low[1], high[1]), bound, enough, share)
-
-
-def _with_cards(
-    found: Fit,
-    architecture: Architecture,
-    request: Request,
-    enough: int | None,
-    share: tuple[str, Fraction] | None,
-    memory: MemoryBudget,
-    shares: Mapping[str, Any],
-) -> Iterator[Remedy]:
-    """The remedies of `fit`, but with the weights spread over more devices, or narrower: then each leaves more for the cache."""
-    yield from (remedy for remedy in found.remedies if remedy.setting != "tensor_parallel")
-    devices = request.workload.devices
-    if share is not None:
-        yield Remedy("utilization", str(float(share[1])), f"{share[0]} {float(share[1]):g} instead of {float(memory.utilization):g}")
-    if enough is not None and enough > devices:
-        setting = "pipeline_parallel" if get_engine(request.engine).by_layers else "tensor_parallel"
-        yield Remedy(setting, enough, f"{enough} devices instead of {devices}")
-    if shares.get("weights") is not None or architecture.parameters is None:
-        return
-    for name in get_engine(request.engine).remedy_weights:
-        narrower = {**shares, "weight_dtype": name, "measured": None}
-        weights = memory_budget(architecture, request, **narrower).weights
-        if weights < memory.weights and _holds(architecture, request, narrower):
-            yield Remedy("weight_dtype", name, f"weights in {name}, if there is such a checkpoint")
-            return
 
 
 def fit_or_size(request: Request, *, beyond: bool = False, **shares: Any) -> Fit | Sized:
@@ -182,7 +159,7 @@ def _measured_once(request: Request, shares: dict[str, Any]) -> dict[str, Any]:
 
 def smallest(architecture: Architecture, request: Request, shares: Mapping[str, Any]) -> int | None:
     """The smallest number of the request's GPUs, split as the engine splits, that holds the question; None if 32 do not."""
-    return next((count for count in SIZES if _holds(architecture, over(request, count), shares)), None)
+    return next((count for count in SIZES if holds_on_card(architecture, over(request, count), shares)), None)
 
 
 def over(request: Request, devices: int) -> Request:
@@ -190,20 +167,6 @@ def over(request: Request, devices: int) -> Request:
     by_layers = get_engine(request.engine).by_layers
     workload = replace(request.workload, tensor_parallel=1 if by_layers else devices, pipeline_parallel=devices if by_layers else 1)
     return replace(request, workload=workload)
-
-
-def _holds(architecture: Architecture, request: Request, shares: Mapping[str, Any]) -> bool:
-    engine = get_engine(request.engine)
-    try:
-        memory = memory_budget(architecture, request, **shares)
-        workload = without_share(request).workload
-        return engine.fitting(architecture, workload, memory.kv_likely).admits(
-            engine.context_of(architecture, workload), workload.sequences
-        )
-    except UsageError:
-        raise
-    except KvcalcError:
-        return False
 
 
 def rank(request: Request, **shares: Any) -> list[RankedCard]:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kvcalc.budgets.check import Gate, check
-from kvcalc.budgets.evaluate import Case, evaluate
+from kvcalc.budgets.evaluate import evaluate
 from kvcalc.budgets.file import read_budgets
-from kvcalc.budgets.remedies import last_between
+from kvcalc.budgets.question import BudgetQuestion
 from kvcalc.core.errors import InternalError
 from kvcalc.engines import ENGINES
+from kvcalc.engines.base.search import last_between
 from kvcalc.questions.documents.kinds import plain
 from kvcalc.questions.fit_card import size
 from kvcalc.questions.request import parse_request
@@ -174,7 +175,7 @@ def test_a_bug_is_70_whatever_else_there_is(tmp_path: Path, monkeypatch: pytest.
     def broken(*_: object) -> None:
         raise InternalError("a line of the plan has negative bytes")
 
-    monkeypatch.setattr(Case, "ask", broken)
+    monkeypatch.setattr(BudgetQuestion, "ask", broken)
     assert gate(tmp_path, {"limits": {"total": 1}}, {"model": "nonesuch", "limits": {"total": 1}}).exit_code == 70
 
 

@@ -78,6 +78,16 @@ def last_that(holds: Callable[[int], bool], most: int) -> int | None:
     return last_within(lambda n: 0 if holds(n) else -1, most)
 
 
+def last_between(least: int, most: int, guess: int, holds: Callable[[int], bool]) -> int | None:
+    """The largest integer from `least` to `most` at which a monotone condition holds, searched outwards from `guess`.
+
+    None where it does not hold at `least`.
+    """
+    before = least - 1
+    found = last_within(lambda n: 0 if holds(before + n) else -1, most - before, first=guess - before) if most >= least else None
+    return None if found is None else before + found
+
+
 def last_within(left: Callable[[int], int], most: int, *, first: int = 2, grain: int = 1) -> int | None:
     """The largest integer from 1 to `most` at which `left` is at least 0, as long as `left` never rises; None where it is not at 1.
 
