@@ -24,6 +24,7 @@ class Traits(Value):
 
     outer_model_type, is_multimodal     the wrapper around the language model
     quantization                        quantization_config's `quant_method`; kv_cache_* are its words about the cache
+    class_defaults                      widths and counts of heads that the file leaves to its class
     cache_windows                       windows that the file gives to a class without layer types: one, or one a layer; 0 for none
     incomplete_group                    layers after the last whole group
     longest_dense_prefill, soft_prompt  tokens beyond which a prefill caches nothing; tokens in front of every sequence
@@ -66,6 +67,13 @@ class Traits(Value):
     learnable_sink: Flag | None = None
     use_bidirectional_attention: Annotated[Flag | str, Either("true, false or a word")] | None = None
     attn_logit_softcapping: Annotated[float | Flag, Either("a number")] | None = None
+    layer_types: tuple[str, ...] | None = None
+    sliding_window_pattern: Annotated[NaturalInt | str, Either("a whole number, or a word of letters")] | None = None
+    window_size: NaturalInt | None = None
+    class_defaults: tuple[str, ...] | None = None
+    index_source_layer_ids: tuple[NaturalInt, ...] | None = None
+    engram_layer_ids: tuple[NaturalInt, ...] | None = None
+    emb_neighbor_num: NaturalInt | None = None
     cache_windows: Annotated[NaturalInt | tuple[NaturalInt, ...], Either("a whole number, or a list with one for each layer")] | None = None
     longest_dense_prefill: NaturalInt | None = None
     soft_prompt: NaturalInt | None = None

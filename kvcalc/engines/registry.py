@@ -66,6 +66,7 @@ ENGINES: dict[str, Home] = {
     "tensorrt-llm": Home("kvcalc.engines.tensorrt_llm.engine", "TensorRtLlm", ("trtllm", "trt-llm", "tensorrt_llm", "tensorrtllm", "trt")),
     "exllamav3": Home("kvcalc.engines.exllamav3.engine", "ExllamaV3", ("exl3", "exllama", "exllama3", "tabbyapi")),
     "lmdeploy": Home("kvcalc.engines.lmdeploy.engine", "LmDeploy"),
+    "mlx": Home("kvcalc.engines.mlx.engine", "Mlx", ("mlx-lm", "mlx_lm")),
 }
 
 

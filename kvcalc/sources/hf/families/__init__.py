@@ -106,6 +106,9 @@ def _layout(layers: Layers, names: Sequence[str]) -> Layout:
 def _class_traits(config: Config, layers: Layers) -> dict[str, Any]:
     """What the class says where the file is silent, and the windows that the file gives to a class without layer types."""
     found: dict[str, Any] = {}
+    widths = tuple(name for name in fields.HEAD_DIM + fields.KV_HEADS + ("attention_head_dim",) if name in config.defaulted)
+    if widths:
+        found["class_defaults"] = widths
     if "is_encoder_decoder" not in config.raw and config.defaults.get("is_encoder_decoder"):
         found["is_encoder_decoder"] = True
     found |= {name: config.defaults[name] for name in _BESIDE if name not in config.raw and name in config.defaults}

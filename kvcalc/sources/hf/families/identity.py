@@ -89,6 +89,10 @@ DECLARED = (
 )
 #: Lists of which only matters that they are there.
 DECLARED_LISTS = ("indexer_types", "full_attn_idxs")
+#: Of names that mean something else to some models: kept where they are of the type that engines read.
+PATTERNS: Mapping[str, tuple[type, ...]] = {"sliding_window_pattern": (int, str), "window_size": (int,)}
+#: Layers that a file lists for an engine's rule.
+LISTS = ("index_source_layer_ids", "engram_layer_ids")
 
 #: Parts of a wrapper that make it multimodal.
 _SENSES = ("vision_config", "audio_config", "visual", "vision_tower_config", "speech_config", "vit_config", "audio_encoder_config")
@@ -140,6 +144,15 @@ def traits(raw: Mapping[str, Any], inner: Mapping[str, Any], model_type: str, of
     Raises InvalidConfigError naming the field whose value is of another type.
     """
     found = {name: _loosened(inner[name]) for name in TRAITS if inner.get(name) is not None}
+    found |= {
+        name: inner[name] for name, kinds in PATTERNS.items() if isinstance(inner.get(name), kinds) and not isinstance(inner[name], bool)
+    }
+    types = inner.get("layer_types")
+    if isinstance(types, list | tuple) and all(isinstance(item, str) for item in types):
+        found["layer_types"] = tuple(types)
+    for name in LISTS:
+        if isinstance(inner.get(name), list | tuple):
+            found[name] = tuple(item for item in inner[name] if isinstance(item, int))
     if raw.get("model_type") not in (None, model_type):
         found["outer_model_type"] = raw["model_type"]
     declared = {name: inner[name] for name in DECLARED if isinstance(inner.get(name), bool | int | str)}

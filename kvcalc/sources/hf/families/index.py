@@ -8,7 +8,7 @@ from __future__ import annotations
 _READERS: dict[str, dict[str, str]] = {
     "dense": {
         "plain": """
-            apertus apertus1p5_text aquila arcee arctic aria_text baichuan bailing_moe bailing_moe_v2 bitnet chameleon cohere
+            Klear apertus apertus1p5_text aquila arcee arctic aria_text baichuan bailing_moe bailing_moe_v2 bitnet chameleon cohere
             cosmos3_edge_text deepseek deepseek_ocr2_text diffllama doge emu3_text_model ernie4_5 ernie4_5_moe ernie4_5_vl_moe_text
             evolla exaone flex_olmo gemma glm glm4 glm4_moe glm4v_moe_text glm_image_text glm_ocr_text granite
             granite4_vision_text granite_docling_text granitemoe granitemoeshared grok-1 helium hunyuan_vl_text hy_v3 hyperclovax
@@ -72,7 +72,7 @@ _READERS: dict[str, dict[str, str]] = {
     },
     "latent": {
         "deepseek_v2": "deepseek_v2",
-        "latent": "axk1 deepseek_v3 glm4_moe_lite kimi_k2 minicpm3 mistral4 sarvam_mla youtu",
+        "latent": "axk1 deepseek_v3 glm4_moe_lite kimi_k2 minicpm3 mistral4 sarvam_mla youtu youtu_llm",
         "double": "longcat_flash",
     },
     "indexed": {
@@ -128,6 +128,17 @@ _READERS: dict[str, dict[str, str]] = {
         "looped": "nanbeige",
         "loop_coder": "iquestloopcoder iquest_loopcoder",
         "dory": "dory",
+    },
+    "community": {
+        "afm7": "afm7",
+        "baichuan_m1": "baichuan_m1",
+        "bailing_linear": "bailing_moe_linear",
+        "gear": "gear",
+        "lille": "lille-130m",
+        "longcat_ngram": "longcat_flash_ngram",
+        "plamo": "plamo",
+        "plamo2": "plamo2",
+        "talkie": "talkie",
     },
     "encoder_decoder": {
         "bart": """

@@ -187,7 +187,11 @@ def kimi_linear(config: Config) -> Layers:
 
 
 def _kimi_rule(config: Config, count: int) -> list[str]:
-    full = config.child("linear_attn_config").indices("full_attn_layers", count, first=1)
+    said = config.child("linear_attn_config")
+    full = said.indices("full_attn_layers", count, first=1)
+    linear = said.indices("kda_layers", count, first=1)
+    if full is None and linear is not None:
+        full = frozenset(range(count)) - linear
     if full is None:
         full = frozenset(range(4, count, 4))
     return [FULL if i in full else LINEAR for i in range(count)]
@@ -199,8 +203,8 @@ def bailing_hybrid(config: Config) -> Layers:
     `layer_group_size` may also list 1 for linear layers and 0 for the others.
     """
     attention: Builder = mla if config.get("full_attention_type") in (None, "mla") else fields.full
-    mixer: Builder = _linear_heads if _is_lightning(config) else kda
-    layers = by_type(config, _grouped, {FULL: attention, LINEAR: mixer}, draft=FULL)
+    mixer: Builder = linear_heads if _is_lightning(config) else kda
+    layers = by_type(config, grouped, {FULL: attention, LINEAR: mixer}, draft=FULL)
     group, listed = config.get("layer_group_size"), config.has("layer_types")
     tail = 0 if listed or not isinstance(group, int) else len(layers.order) % group
     return layers._replace(traits={"incomplete_group": tail}) if tail else layers
@@ -213,13 +217,15 @@ def _is_lightning(config: Config) -> bool:
     return "V2_5" in config.class_name or config.has("group_norm_size", "linear_silu", "num_linear_key_value_heads")
 
 
-def _linear_heads(config: Config) -> States:
+def linear_heads(config: Config) -> States:
+    """Lightning attention with the common heads, or its own count of them."""
     heads = config.integer("num_linear_key_value_heads", *fields.QUERY_HEADS)
     width = config.optional("head_dim", least=1) or fields.derived_width(config, config.integer(*fields.QUERY_HEADS))
     return (Lightning(heads=heads, head_dim=width, state_dtype=config.state_dtype()),)
 
 
-def _grouped(config: Config, count: int) -> Sequence[str]:
+def grouped(config: Config, count: int) -> Sequence[str]:
+    """The last of each `layer_group_size` layers is full, and so is an incomplete last group."""
     if isinstance(config.get("layer_group_size"), list):
         flags = config.sequence("layer_group_size", length=count) or ()
         return [LINEAR if config.checked(item, "layer_group_size", least=0) == 1 else FULL for item in flags]

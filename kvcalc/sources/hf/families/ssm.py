@@ -106,6 +106,8 @@ def nemotron_h(config: Config) -> Layers:
 
 def _pattern(config: Config, letters: str, *lists: str) -> list[str] | None:
     pattern = config.get(letters)
+    if isinstance(pattern, list) and pattern and all(isinstance(item, str) and len(item) == 1 for item in pattern):
+        pattern = "".join(pattern)
     if not isinstance(pattern, str):
         found = next((name for name in lists if config.get(name) is not None), lists[0])
         return listed_types(config, 0, found)
