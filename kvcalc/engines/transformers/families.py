@@ -92,6 +92,7 @@ CACHELESS = frozenset({"openai-gpt", "xlm"})
 #: Classes whose memory is no cache of keys and values, and what it is.
 OTHERWISE = {"reformer": "hidden states with their hash buckets", "xlnet": "hidden states of a fixed number of past tokens"}
 _FOREIGN = """
+    Klear afm7 baichuan_m1 bailing_moe_linear gear lille-130m longcat_flash_ngram plamo plamo2 talkie youtu_llm
     RefinedWeb RefinedWebModel aquila arctic baichuan bailing_moe bailing_moe_v2 chatglm deci deepseek deepseek_v41_text gigachat3_5
     grok-1 hunyuan internlm internlm2 interns2_mobius_text iquest_loopcoder iquest_q1 iquestloopcoder jais jet_nemotron k2_horizon
     kimi_k2 mimo mimo_v2 minicpm minicpm_sala minimax_m1 minimax_m3 minimax_m3_text minimax_text_01 moondream3_text nanbeige

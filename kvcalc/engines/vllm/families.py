@@ -152,6 +152,7 @@ _PLUGIN = "bart florence2 mbart"
 _ABSENT = """
     apertus1p5_text gigachat3_5 granite_docling_text hunyuan hy_v4_vl_text inkling2_loop_text inkling2_text iquest_q1 jet_nemotron
     lara_mini lfm3 minicpm_sala mistral_large4_text openelm rwkv5 rwkv6 rwkv7 spark2_5 xllm yi
+    Klear afm7 baichuan_m1 bailing_moe_linear gear lille-130m plamo talkie youtu_llm
 """
 
 _TAKEN_OVER = {"chameleon": "0.28.0", "dots1": "0.23.0", "persimmon": "0.25.0", "phi4_multimodal": "0.12.0"}
@@ -184,6 +185,7 @@ FAMILIES: dict[str, Family] = {
     "mimo_v2": _MIMO_V2,
     "mimo_v2_flash": _MIMO_V2,
     "step3p5": Family(draft=_ONE_MTP),
+    "longcat_flash_ngram": Family(unruled="the tokens that its n-gram embedding looks back to, by rules that kvcalc has not read"),
     "step5": Family(
         unruled="summaries of token groups and a ring of the open one, whose sizes (sparse_config) are not among what kvcalc reads",
         draft=_UNRULED_MTP,
