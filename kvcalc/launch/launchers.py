@@ -59,11 +59,21 @@ def _found(words: Sequence[str]) -> Found | None:
         for length in (2, 1):
             program = programs.get(tuple(_base(word) for word in words[index : index + length]))
             if program is not None:
-                return Found(*program, until_end(words[index + length :]), _environment(words[:index]))
+                return Found(*program, _own(words[index + length :]), _environment(words[:index]))
     if image is None:
         return None
     engine, program_name = _image(words[image]) or ("", "")
-    return Found(engine, program_name, until_end(words[image + 1 :]), _environment(words[:image]))
+    return Found(engine, program_name, _own(words[image + 1 :]), _environment(words[:image]))
+
+
+def _own(words: Sequence[str]) -> list[str]:
+    """The words that belong to a launcher. Raises UsageError where a second one is started behind them: neither is passed over."""
+    found = until_end(words)
+    if _found(words[len(found) :]) is not None:
+        raise UsageError(
+            "the command starts two servers, and only one can be meant", "ask for each by itself: a budget, or a call, for one"
+        )
+    return found
 
 
 def _in_a_shell(words: Sequence[str]) -> Found | None:
@@ -82,9 +92,10 @@ def _in_a_word(words: Sequence[str]) -> Found | None:
 
 def _inside(words: Sequence[str], place: int) -> Found | None:
     try:
-        found = _found(bounded(split(words[place])))
+        inner = bounded(split(words[place]))
     except UsageError:
         return None
+    found = _found(inner)
     return None if found is None else found._replace(environment=_environment(words[:place]) | found.environment)
 
 

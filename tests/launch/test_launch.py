@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcalc.core.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_OVER_BUDGET, EXIT_USAGE
+from kvcalc.core.errors import EXIT_NOT_EVALUATED, EXIT_OK, EXIT_OVER_BUDGET, EXIT_USAGE, UsageError
+from kvcalc.launch.ask import read_command
 from kvcalc.launch.words import LONGEST_TEXT, MOST_WORDS
 
 if TYPE_CHECKING:
@@ -288,3 +289,14 @@ def test_an_estimate_does_not_load_it() -> None:
     code = "import sys\nfrom kvcalc.cli.app import run\nrun(['estimate', 'llama-2-7b'])\nprint([n for n in sys.modules if 'launch' in n])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("joint", [" & ", " && ", "; ", " | ", " || ", "\n", ";"])
+def test_a_second_server_is_never_dropped(joint: str) -> None:
+    first, second = "vllm serve org/a --max-model-len 1024", "vllm serve org/b --max-model-len 131072"
+    with pytest.raises(UsageError):
+        read_command([f"{first}{joint}{second}"])
+    with pytest.raises(UsageError):
+        read_command(["bash", "-c", f"{first}{joint}{second}"])
+    assert read_command([f"cd /srv && {first} && echo done"]).keys["context"] == 1024
+    assert read_command([f"{first} > server.log 2>&1 &"]).keys["context"] == 1024
