@@ -7,16 +7,36 @@ others          max(1, KV heads / tp) head slots of K and V; latents of a family
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.formats import get_format
+from kvcalc.core.states import (
+    Chunked,
+    Compressed,
+    Cross,
+    Fixed,
+    Full,
+    GatedDeltaNet,
+    Index,
+    Kda,
+    Latent,
+    Lightning,
+    Mamba1,
+    Mamba2,
+    Nothing,
+    RgLru,
+    Rwkv,
+    Shared,
+    ShortConv,
+    Sliding,
+)
 from kvcalc.engines.vllm import backends, dtypes, selection
 from kvcalc.engines.vllm.families import IMAGE_WRAPPERS
 from kvcalc.engines.vllm.kept import is_attention, is_mla
 
 if TYPE_CHECKING:
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.engines.vllm.start import Kind, Start
 
 #: What a config says where only its window layers have attention sinks.
@@ -40,17 +60,29 @@ def rank_heads(kv_heads: int, tp: int) -> int:
     return max(1, kv_heads // tp)
 
 
-def heads_of(state: Any, start: Start) -> Heads:
-    """Head slots and widths. A latent of a family that vLLM runs without MLA has a K and a V vector a query head, equally wide."""
-    if state.kind == "latent":
-        width = state.latent_dim + state.rope_dim
-        if is_mla(state, start.family):
-            return Heads(1, width, 0)
-        if state.query_heads is None or state.nope_dim is None:
-            raise UnsupportedArchitectureError(f"vLLM runs {start.family} without MLA, and its config gives no qk_nope_head_dim")
-        expanded = state.nope_dim + state.rope_dim
-        return Heads(rank_heads(state.query_heads, start.tp), expanded, expanded)
-    return Heads(rank_heads(state.kv_heads, start.tp), state.head_dim, state.value_width)
+def heads_of(state: AnyState, start: Start) -> Heads:
+    """Head slots and widths. A latent of a family that vLLM runs without MLA has a K and a V vector a query head, equally wide.
+
+    Raises UnsupportedArchitectureError for such a latent without its widths and for a state without heads, EngineRejectsError for
+    a split that vLLM refuses.
+    """
+    match state:
+        case Latent() if is_mla(state, start.family):
+            return Heads(1, state.latent_dim + state.rope_dim, 0)
+        case Latent():
+            if state.query_heads is None or state.nope_dim is None:
+                raise UnsupportedArchitectureError(f"vLLM runs {start.family} without MLA, and its config gives no qk_nope_head_dim")
+            expanded = state.nope_dim + state.rope_dim
+            return Heads(rank_heads(state.query_heads, start.tp), expanded, expanded)
+        case Full() | Sliding() | Chunked() | Cross():
+            return Heads(rank_heads(state.kv_heads, start.tp), state.head_dim, state.value_width)
+        case Shared() | Nothing() | Index() | Compressed():
+            pass
+        case Mamba1() | Mamba2() | GatedDeltaNet() | Kda() | Lightning() | Rwkv() | ShortConv() | RgLru() | Fixed():
+            pass
+        case _:
+            assert_never(state)
+    raise UnsupportedArchitectureError(f"kvcalc has no rule for states of kind {state.kind} of {start.family} under vLLM")
 
 
 def token_bytes(heads: Heads, dtype: str, own: str) -> int:
@@ -75,16 +107,16 @@ def _uses_mm_prefix(start: Start) -> bool:
     return outer is not None and start.row.sees_images and traits.use_bidirectional_attention == "vision"
 
 
-def _has_sinks(state: State, start: Start) -> bool:
+def _has_sinks(state: AnyState, start: Start) -> bool:
     traits = start.architecture.traits
     if start.row.sinks:
         return traits.attention_sinks is not False
-    return state.kind == "sliding" and any(traits.get(name) is True for name in WINDOW_SINKS)
+    return isinstance(state, Sliding) and any(traits.get(name) is True for name in WINDOW_SINKS)
 
 
 def ask_of(kind: Kind, start: Start) -> backends.Ask:
     """What this layer asks of a backend."""
-    state: Any = kind.state
+    state = kind.state
     heads = heads_of(state, start)
     mla = is_mla(state, start.family)
     query = getattr(state, "query_heads", None) or 0
@@ -95,11 +127,11 @@ def ask_of(kind: Kind, start: Start) -> backends.Ask:
         value_size=heads.value,
         block_size=start.args["block_size"],
         mla=mla,
-        sparse=mla and any(other.state.kind == "index" for other in start.kinds),
+        sparse=mla and any(isinstance(other.state, Index) for other in start.kinds),
         sink=_has_sinks(state, start),
-        mm_prefix=not mla and state.kind in ("full", "sliding") and _uses_mm_prefix(start),
-        sliding=state.kind == "sliding",
-        cross=state.kind == "cross",
+        mm_prefix=not mla and isinstance(state, (Full, Sliding)) and _uses_mm_prefix(start),
+        sliding=isinstance(state, Sliding),
+        cross=isinstance(state, Cross),
         dcp=start.workload.decode_context_parallel > 1,
         query_heads=query // start.tp,
         nope_dim=getattr(state, "nope_dim", None) or 0,
@@ -123,9 +155,9 @@ def choose(kind: Kind, start: Start) -> Choice | None:
     """The backend of one kind of layer; None for recurrent ones. Raises EngineRejectsError."""
     if kind.state.is_recurrent:
         return None
-    if kind.state.kind == "index":
+    if isinstance(kind.state, Index):
         return Choice(backends.INDEXER, backends.Ask(0, dtypes.AUTO, start.card.capability), dtypes.AUTO)
-    if kind.state.kind == "chunked" and kind.dtype == dtypes.AUTO and start.cache.startswith("turboquant_"):
+    if isinstance(kind.state, Chunked) and kind.dtype == dtypes.AUTO and start.cache.startswith("turboquant_"):
         raise EngineRejectsError(f"vLLM refuses a cache of {start.cache} for chunked layers that keep the model's type", "choose fp8")
     ask = ask_of(kind, start)
     if start.row.uneven and ask.value_size != ask.head_size:

@@ -14,17 +14,35 @@ Nothing is split by tensor parallelism. Blocks are outermost in memory, so group
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
-from kvcalc.core.errors import EngineRejectsError
+from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.formats import get_format
+from kvcalc.core.states import (
+    Chunked,
+    Compressed,
+    Cross,
+    Fixed,
+    Full,
+    GatedDeltaNet,
+    Index,
+    Kda,
+    Latent,
+    Lightning,
+    Mamba1,
+    Mamba2,
+    Nothing,
+    RgLru,
+    Rwkv,
+    Shared,
+    ShortConv,
+    Sliding,
+)
 from kvcalc.core.units import clean
 from kvcalc.engines.vllm.specs import MLA, SLIDING_MLA, Spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
 
 #: Tokens per block, and the only size that the kernels read.
 BLOCK = 256
@@ -74,9 +92,25 @@ def read_layout(dtype: str, backend: str | None, capability: int) -> Layout:
     return Layout("fp8_ds_mla", packed=True)
 
 
-def specs(state: State, layout: Layout) -> tuple[Spec, ...]:
-    """What vLLM keeps for one state of a layer: the rows, and the compressor's own state."""
-    return _SPECS[state.kind](state, layout)
+def specs(state: AnyState, layout: Layout) -> tuple[Spec, ...]:
+    """What vLLM keeps for one state of a layer: the rows, and the compressor's own state.
+
+    Raises UnsupportedArchitectureError for a state that DeepSeek-V4 has no layer of.
+    """
+    match state:
+        case Latent():
+            return _window(state, layout)
+        case Compressed():
+            return _compressed(state, layout)
+        case Index():
+            return _index(state, layout)
+        case Full() | Sliding() | Chunked() | Cross() | Shared() | Nothing():
+            pass
+        case Mamba1() | Mamba2() | GatedDeltaNet() | Kda() | Lightning() | Rwkv() | ShortConv() | RgLru() | Fixed():
+            pass
+        case _:
+            assert_never(state)
+    raise UnsupportedArchitectureError(f"kvcalc has no rule for states of kind {state.kind} beside DeepSeek-V4's under vLLM")
 
 
 def check_block(asked: int | None) -> int:
@@ -88,19 +122,19 @@ def check_block(asked: int | None) -> int:
     return asked or BLOCK
 
 
-def _window(state: Any, layout: Layout) -> tuple[Spec, ...]:
+def _window(state: Latent, layout: Layout) -> tuple[Spec, ...]:
     width = state.latent_dim + state.rope_dim
     row = layout.row(width)
-    return (Spec(SLIDING_MLA, WINDOW_BLOCK, row, (1, width, 0), layout.format, limit=state.window, alignment=layout.alignment),)
+    return (Spec(SLIDING_MLA, WINDOW_BLOCK, row, (1, width, 0), layout.format, limit=state.window or 0, alignment=layout.alignment),)
 
 
-def _compressed(state: Any, layout: Layout) -> tuple[Spec, ...]:
+def _compressed(state: Compressed, layout: Layout) -> tuple[Spec, ...]:
     row = layout.row(state.latent_dim)
     rows = Spec(MLA, BLOCK, row, (1, state.latent_dim, 0), layout.format, per_state=state.ratio, alignment=layout.alignment)
     return rows, _compressor(state.latent_dim, state.ratio, layout)
 
 
-def _index(state: Any, layout: Layout) -> tuple[Spec, ...]:
+def _index(state: Index, layout: Layout) -> tuple[Spec, ...]:
     row = get_format(state.format).row_bytes(state.index_dim)
     keys = Spec(MLA, BLOCK, row, (1, state.index_dim, 0), state.format, per_state=state.ratio, alignment=layout.alignment, role="index")
     return keys, _compressor(state.index_dim, state.ratio, layout)
@@ -115,6 +149,3 @@ def _compressor(width: int, ratio: int, layout: Layout) -> Spec:
     return Spec(
         SLIDING_MLA, block, elements * _FP32, (1, elements, 0), "fp32", limit=overlap * ratio, alignment=layout.alignment, role="compressor"
     )
-
-
-_SPECS: dict[str, Callable[[Any, Layout], tuple[Spec, ...]]] = {"latent": _window, "compressed": _compressed, "index": _index}

@@ -5,10 +5,30 @@ Families with caches of their own (family_caches/) start from these.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from kvcalc.core.errors import UnsupportedArchitectureError
 from kvcalc.core.formats import get_format
+from kvcalc.core.states import (
+    Chunked,
+    Compressed,
+    Cross,
+    Fixed,
+    Full,
+    GatedDeltaNet,
+    Index,
+    Kda,
+    Latent,
+    Lightning,
+    Mamba1,
+    Mamba2,
+    Nothing,
+    RgLru,
+    Rwkv,
+    Shared,
+    ShortConv,
+    Sliding,
+)
 from kvcalc.engines.vllm import dtypes, recurrent
 from kvcalc.engines.vllm.attention import heads_of, token_bytes
 from kvcalc.engines.vllm.kept import is_mla
@@ -16,12 +36,10 @@ from kvcalc.engines.vllm.selection import rows_apart
 from kvcalc.engines.vllm.specs import CHUNKED, CROSS, FULL, MLA, RECURRENT, SLIDING, SLIDING_MLA, Spec
 
 if TYPE_CHECKING:
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.engines.vllm.attention import Choice
     from kvcalc.engines.vllm.blocksize import Blocks
     from kvcalc.engines.vllm.start import Kind, Start
-
-_KINDS = {"full": FULL, "sliding": SLIDING, "chunked": CHUNKED, "cross": CROSS, "latent": MLA}
 
 
 class Layer(NamedTuple):
@@ -45,7 +63,7 @@ def specs(layer: Layer) -> tuple[Spec, ...]:
     """The spec of an ordinary layer."""
     if layer.choice is None:
         return (recurrent_spec(layer),)
-    if layer.kind.state.kind == "index":
+    if isinstance(layer.kind.state, Index):
         return (index_spec(layer),)
     return (attention_spec(layer, layer.choice),)
 
@@ -68,23 +86,14 @@ def recurrent_spec(layer: Layer) -> Spec:
 def attention_spec(layer: Layer, choice: Choice) -> Spec:
     """Keys and values, or latents, of one layer. Raises UnsupportedArchitectureError for a kind of state without a rule."""
     start, sizes = layer.start, layer.sizes
-    state: Any = layer.kind.state
-    kind = _KINDS.get(state.kind)
-    if kind is None:
-        raise UnsupportedArchitectureError(f"kvcalc has no rule for states of kind {state.kind} of {start.family} under vLLM")
+    state = layer.kind.state
+    kind, limit = _kind_and_limit(state, start)
     heads = heads_of(state, start)
-    if state.kind == "latent" and not is_mla(state, start.family):
-        kind = FULL
     row = token_bytes(heads, choice.dtype, start.own)
-    block, limit, padded = sizes.size, 0, 0
+    block, padded = sizes.size, 0
     if kind == SLIDING:
-        limit = state.window + start.row.wider
         padded = sizes.window_page
         block = choice.backend.largest_within(padded // row if padded else block, choice.ask)
-    elif kind == CHUNKED:
-        limit = state.chunk
-    elif kind == MLA and state.window:
-        kind, limit = SLIDING_MLA, state.window
     return Spec(
         kind,
         block,
@@ -97,14 +106,40 @@ def attention_spec(layer: Layer, choice: Choice) -> Spec:
     )
 
 
+def _kind_and_limit(state: AnyState, start: Start) -> tuple[str, int]:
+    """The word for what is stored, and the tokens that it sees (0: all). Raises UnsupportedArchitectureError."""
+    match state:
+        case Full():
+            return FULL, 0
+        case Sliding():
+            return SLIDING, state.window + start.row.wider
+        case Chunked():
+            return CHUNKED, state.chunk
+        case Cross():
+            return CROSS, 0
+        case Latent() if not is_mla(state, start.family):
+            return FULL, 0
+        case Latent():
+            return (SLIDING_MLA, state.window) if state.window else (MLA, 0)
+        case Shared() | Nothing() | Index() | Compressed():
+            pass
+        case Mamba1() | Mamba2() | GatedDeltaNet() | Kda() | Lightning() | Rwkv() | ShortConv() | RgLru() | Fixed():
+            pass
+        case _:
+            assert_never(state)
+    raise UnsupportedArchitectureError(f"kvcalc has no rule for states of kind {state.kind} of {start.family} under vLLM")
+
+
 def index_spec(layer: Layer) -> Spec:
-    """Index keys, one row for as many tokens as the state says."""
-    width, row, stored = index_row(layer.kind.state)
-    state: Any = layer.kind.state
+    """Index keys, one row for as many tokens as the state says. Raises UnsupportedArchitectureError for another state."""
+    state = layer.kind.state
+    if not isinstance(state, Index):
+        raise UnsupportedArchitectureError(f"kvcalc reads index keys of states of kind index under vLLM, and this one is {state.kind}")
+    width, row, stored = index_row(state)
     return Spec(MLA, layer.sizes.size, row, (1, width, 0), stored, per_state=state.ratio, role="index")
 
 
-def index_row(state: State) -> tuple[int, int, str]:
+def index_row(state: AnyState) -> tuple[int, int, str]:
     """Elements, bytes and format of one row of index keys."""
     (buffer,) = state.buffers()
     return buffer.elements, get_format(buffer.dtype).row_bytes(buffer.width, buffer.vectors), buffer.dtype

@@ -22,7 +22,7 @@ from kvcalc.engines.vllm.specs import FULL_KINDS, RECURRENT, RING, Demand, Spec,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.engines.vllm.pool import CacheLayer, Pool
     from kvcalc.engines.vllm.recurrent import Tensor
 
@@ -39,7 +39,7 @@ class Part(NamedTuple):
 class Use:
     """Alike layers of one group: how many, and how many blocks all requests take for them."""
 
-    state: State
+    state: AnyState
     spec: Spec
     tensors: tuple[Tensor, ...]
     layers: int

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kvcalc.core.errors import EngineRejectsError
 from kvcalc.core.formats import get_format
+from kvcalc.core.states import Full, Latent
 from kvcalc.engines.vllm import backends, blocksize, compressed, dtypes, family_caches, recurrent, selection, speculation
 from kvcalc.engines.vllm.attention import PACKED_ROWS, Heads, heads_of, model_head, token_bytes
 from kvcalc.engines.vllm.families import Caches
@@ -74,7 +75,7 @@ def block_sizes(start: Start, choices: Sequence[Choice | None], recurrent_page: 
 def _model_heads(start: Start) -> Heads:
     """Heads as the whole model's config gives them: those of the first full attention."""
     attention = [kind.state for kind in start.kinds if is_attention(kind.state)]
-    heads = heads_of(next((state for state in attention if state.kind == "full"), attention[0]), start)
+    heads = heads_of(next((state for state in attention if isinstance(state, Full)), attention[0]), start)
     return heads._replace(value=heads.key) if heads.value else heads
 
 
@@ -160,7 +161,7 @@ def _compressed_pool(start: Start) -> Pool:
     layers = tuple(
         CacheLayer(place.layer, place.stage, start.kinds[place.kind].state, spec)
         for place in start.places
-        if not place.draft or start.kinds[place.kind].state.kind == "latent"
+        if not place.draft or isinstance(start.kinds[place.kind].state, Latent)
         for spec in specs[place.kind]
     )
     return _pool(start, layers, size, block_outermost=True)

@@ -22,7 +22,7 @@ from kvcalc.engines.vllm.specs import FULL_KINDS, Demand, Spec, decoding_blocks,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.engines.vllm.recurrent import Tensor
 
 
@@ -35,7 +35,7 @@ class CacheLayer(NamedTuple):
 
     layer: int
     stage: int
-    state: State
+    state: AnyState
     spec: Spec
     tensors: tuple[Tensor, ...] = ()
 

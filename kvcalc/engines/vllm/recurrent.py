@@ -12,18 +12,38 @@ kernel can hand out a state from inside a prefill, one checkpoint more ("align")
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.formats import ALIASES, get_format
+from kvcalc.core.states import (
+    Chunked,
+    Compressed,
+    Cross,
+    Fixed,
+    Full,
+    GatedDeltaNet,
+    Index,
+    Kda,
+    Latent,
+    Lightning,
+    Mamba1,
+    Mamba2,
+    Nothing,
+    RgLru,
+    Rwkv,
+    Shared,
+    ShortConv,
+    Sliding,
+)
 from kvcalc.engines.vllm.classes import CLASSES
 from kvcalc.engines.vllm.families import FLASH_KDA_WRAPPERS, family_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from kvcalc.core.architecture import Architecture
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState, Recurrent
     from kvcalc.core.traits import Traits
 
 #: Token alignment of the checkpoints that FlashInfer's prefill of gated DeltaNet hands out.
@@ -92,24 +112,37 @@ class Prefill(NamedTuple):
     flash_kda: bool = False
 
 
-def checkpoint_alignment(state: State, prefill: Prefill) -> int | None:
+def checkpoint_alignment(state: AnyState, prefill: Prefill) -> int | None:
     """The token alignment that this layer declares for states from inside a prefill; None where it declares none (align mode only)."""
-    if state.kind == "gated_deltanet" and prefill.capability == GDN_CHECKPOINT_CAPABILITY and family_of(prefill.family).gdn_checkpoint:
-        return GDN_CHECKPOINT_ALIGNMENT
-    return 1 if state.kind in ("mamba2", "fixed") else None
+    match state:
+        case GatedDeltaNet():
+            runs = prefill.capability == GDN_CHECKPOINT_CAPABILITY and family_of(prefill.family).gdn_checkpoint
+            return GDN_CHECKPOINT_ALIGNMENT if runs else None
+        case Mamba2() | Fixed():
+            return 1
+        case Kda() | Mamba1() | Lightning() | ShortConv() | Rwkv() | RgLru():
+            return None
+        case Full() | Sliding() | Chunked() | Cross() | Shared() | Nothing() | Latent() | Index() | Compressed():
+            return None
+        case _:
+            assert_never(state)
 
 
-def keeps_checkpoint(state: State, prefill: Prefill, step: int | None) -> bool:
+def keeps_checkpoint(state: AnyState, prefill: Prefill, step: int | None) -> bool:
     """A request holds one state more. `step`: what all recurrent layers agree on, None where one of them declares nothing.
 
     FlashKDA hands states out without declaring an alignment; gated DeltaNet only where every other recurrent layer does as well.
     """
-    if state.kind == "kda":
-        return _is_flash_kda(state, prefill)
-    return state.kind == "mamba2" or (step is not None and checkpoint_alignment(state, prefill) is not None)
+    match state:
+        case Kda():
+            return _is_flash_kda(state, prefill)
+        case Mamba2():
+            return True
+        case _:
+            return step is not None and checkpoint_alignment(state, prefill) is not None
 
 
-def _is_flash_kda(state: Any, prefill: Prefill) -> bool:
+def _is_flash_kda(state: Kda, prefill: Prefill) -> bool:
     kernel = (prefill.capability // 10 in FLASH_KDA_MAJORS, state.head_dim == FLASH_KDA_HEAD, prefill.own == "bf16")
     return prefill.flash_kda and all(kernel)
 
@@ -120,23 +153,19 @@ def _divide(count: int, ranks: int, what: str) -> int:
     return count // ranks
 
 
-def _conv(state: Any, types: Types, ranks: int, spec: int, channels: int | None = None) -> Tensor:
+def _conv(state: Recurrent, types: Types, ranks: int, spec: int, channels: int | None = None) -> Tensor:
     width = state.conv_channels if channels is None else channels
     part = _divide(width, ranks, f"convolution channels of {state.kind}")
     return Tensor("conv", state.conv_kernel - 1 + spec, part, state.conv_channels, types.conv)
 
 
-def _matrix(state: Any, dtype: str, ranks: int) -> Tensor:
+def _matrix(state: Recurrent, dtype: str, ranks: int) -> Tensor:
     heads, elements = state.matrix()
     part = _divide(heads, ranks, f"recurrent heads of {state.kind}")
     return Tensor("recurrent", 1, part * elements, heads * elements, dtype)
 
 
-def _mamba1(state: Any, types: Types, ranks: int, _spec: int) -> tuple[Tensor, ...]:
-    return _conv(state, types, ranks, 0), _matrix(state, types.matrix, ranks)
-
-
-def _mamba2(state: Any, types: Types, ranks: int, spec: int) -> tuple[Tensor, ...]:
+def _mamba2(state: Mamba2, types: Types, ranks: int, spec: int) -> tuple[Tensor, ...]:
     if state.groups % ranks and state.groups != 1:
         raise EngineRejectsError(
             f"vLLM refuses: tensor parallel size {ranks} does not divide the {state.groups} groups of mamba2",
@@ -147,29 +176,17 @@ def _mamba2(state: Any, types: Types, ranks: int, spec: int) -> tuple[Tensor, ..
     return _conv(state, types, ranks, spec, channels), _matrix(state, types.matrix, ranks)
 
 
-def _gated_deltanet(state: Any, types: Types, ranks: int, spec: int) -> tuple[Tensor, ...]:
-    return _conv(state, types, ranks, spec), _matrix(state, types.matrix, ranks)
-
-
-def _kda(state: Any, types: Types, ranks: int, spec: int) -> tuple[Tensor, ...]:
+def _kda(state: Kda, types: Types, ranks: int, spec: int) -> tuple[Tensor, ...]:
     if types.matrix not in ("fp32", "bf16") and not types.matrix_is_auto:
         raise EngineRejectsError("vLLM keeps KDA states in float32 or bfloat16 only", "leave mamba_ssm_cache_dtype out")
     return _conv(state, types, ranks, spec), _matrix(state, "fp32" if types.matrix_is_auto else types.matrix, ranks)
-
-
-def _lightning(state: Any, types: Types, ranks: int, _spec: int) -> tuple[Tensor, ...]:
-    return (_matrix(state, types.conv, ranks),)
-
-
-def _short_conv(state: Any, types: Types, ranks: int, spec: int) -> tuple[Tensor, ...]:
-    return (_conv(state, types, ranks, spec),)
 
 
 #: Rows of the convolution over n-gram embeddings by its class's defaults: a kernel of 4, dilated by n-grams of 3.
 NGRAM_ROWS = (4 - 1) * 3
 
 
-def _ngram_conv(state: Any, types: Types, _ranks: int, spec: int) -> tuple[Tensor, ...]:
+def _ngram_conv(state: Fixed, types: Types, spec: int) -> tuple[Tensor, ...]:
     """Whole on every rank. Raises UnsupportedArchitectureError for other states of fixed size, and for rows that do not add up."""
     if state.name != "ngram_conv":
         raise UnsupportedArchitectureError(f"vLLM 0.33 has no layers of kind {state.kind}")
@@ -181,20 +198,27 @@ def _ngram_conv(state: Any, types: Types, _ranks: int, spec: int) -> tuple[Tenso
     return (Tensor("conv", NGRAM_ROWS + spec, width, width, types.conv),)
 
 
-_TENSORS: dict[str, Callable[[Any, Types, int, int], tuple[Tensor, ...]]] = {
-    "mamba1": _mamba1,
-    "mamba2": _mamba2,
-    "gated_deltanet": _gated_deltanet,
-    "kda": _kda,
-    "lightning": _lightning,
-    "short_conv": _short_conv,
-    "fixed": _ngram_conv,
-}
+def tensors(state: AnyState, types: Types, ranks: int, spec: int) -> tuple[Tensor, ...]:
+    """The tensors of one recurrent state on one GPU.
 
-
-def tensors(state: State, types: Types, ranks: int, spec: int) -> tuple[Tensor, ...]:
-    """The tensors of one recurrent state on one GPU. Raises EngineRejectsError for a split that is impossible."""
-    rule = _TENSORS.get(state.kind)
-    if rule is None:
-        raise UnsupportedArchitectureError(f"vLLM 0.33 has no layers of kind {state.kind}")
-    return rule(state, types, ranks, spec)
+    Raises EngineRejectsError for a split that is impossible, UnsupportedArchitectureError for a state that vLLM has no layer of.
+    """
+    match state:
+        case Mamba1():
+            return _conv(state, types, ranks, 0), _matrix(state, types.matrix, ranks)
+        case Mamba2():
+            return _mamba2(state, types, ranks, spec)
+        case GatedDeltaNet():
+            return _conv(state, types, ranks, spec), _matrix(state, types.matrix, ranks)
+        case Kda():
+            return _kda(state, types, ranks, spec)
+        case Lightning():
+            return (_matrix(state, types.conv, ranks),)
+        case ShortConv():
+            return (_conv(state, types, ranks, spec),)
+        case Fixed():
+            return _ngram_conv(state, types, spec)
+        case Rwkv() | RgLru() | Full() | Sliding() | Chunked() | Cross() | Shared() | Nothing() | Latent() | Index() | Compressed():
+            raise UnsupportedArchitectureError(f"vLLM 0.33 has no layers of kind {state.kind}")
+        case _:
+            assert_never(state)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError, UsageError
+from kvcalc.core.states import Fixed, Full, Index, Latent, Sliding
 from kvcalc.engines.vllm.families import family_of
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 METHODS = ("mtp", "eagle", "eagle3", "ngram", "ngram_gpu", "suffix")
 #: Methods that run a model of their own.
 OTHER_METHODS = ("draft_model", "dflash", "dspark", "extract_hidden_states", "custom_class")
-
-_FULL_KINDS = ("full", "latent")
 
 
 def draft_layers(architecture: Architecture, method: str | None, notes: list[str]) -> list[tuple[AnyState, ...]]:
@@ -67,18 +66,18 @@ def _sparse_layers(architecture: Architecture, names: tuple[str, ...]) -> list[t
     """As many of the model's indexed layers as its config declares draft layers. Raises EngineRejectsError."""
     declared = next((value for name in names if (value := architecture.traits.get(name, 0)) > 0), 0)
     states = architecture.layers.states.values()
-    layer = next((item for item in states if any(state.kind == "index" for state in item)), None)
+    layer = next((item for item in states if any(isinstance(state, Index) for state in item)), None)
     if not declared or layer is None:
         raise EngineRejectsError(
             f"vLLM refuses speculative_method mtp: the config of {architecture.id} declares no draft layers", "leave it out"
         )
-    return [tuple(state for state in layer if state.kind != "fixed")] * declared
+    return [tuple(state for state in layer if not isinstance(state, Fixed))] * declared
 
 
 def _model_attention(architecture: Architecture, method: str) -> tuple[AnyState, ...]:
     rule = family_of(architecture.family).draft
-    kinds = ("sliding",) if method == "mtp" and rule is not None and rule.window else _FULL_KINDS
-    found = next((state for state in architecture.states if state.kind in kinds), None)
+    classes = (Sliding,) if method == "mtp" and rule is not None and rule.window else (Full, Latent)
+    found = next((state for state in architecture.states if isinstance(state, classes)), None)
     if found is None:
         raise UnsupportedArchitectureError(f"kvcalc does not know the draft layer of {method} for a model without full attention")
     return (found,)

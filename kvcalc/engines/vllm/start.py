@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcalc.core.errors import EngineRejectsError, UsageError
+from kvcalc.core.states import Chunked, Cross, Full, Index, Latent, Sliding
 from kvcalc.core.units import clean
 from kvcalc.engines.vllm import compressed, dtypes, recurrent, settings, speculation
 from kvcalc.engines.vllm.families import Caches, family_of
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kvcalc.core.architecture import Architecture
-    from kvcalc.core.states import State
+    from kvcalc.core.states import AnyState
     from kvcalc.core.workload import Workload
     from kvcalc.engines.vllm.families import Family
     from kvcalc.engines.vllm.settings import Card, Scheduler
@@ -35,7 +36,7 @@ OWN_BACKENDS = compressed.BACKENDS | {"FLASHMLA_SPARSE_DSV41", "FLASHINFER_MLA_S
 class Kind(NamedTuple):
     """A state that needs a cache, the cache type asked for it, and whether index keys stand beside it; alike layers share one."""
 
-    state: State
+    state: AnyState
     dtype: str
     indexed: bool = False
 
@@ -117,7 +118,7 @@ def read_start(architecture: Architecture, workload: Workload, args: dict[str, A
     attention = [state for state in states if is_attention(state)]
     mla = bool(attention) and all(is_mla(state, architecture.family) for state in attention)
     cache, cache_note = dtypes.cache_dtype(workload.kv_dtype, architecture, own, card.capability, mla=mla)
-    encoder_decoder = any(state.kind == "cross" for state in states)
+    encoder_decoder = any(isinstance(state, Cross) for state in states)
     notes: list[str] = []
     drafts = speculation.draft_layers(architecture, args["speculative_method"], notes)
     spec_tokens = speculation.draft_tokens(args, len(drafts))
@@ -126,7 +127,7 @@ def read_start(architecture: Architecture, workload: Workload, args: dict[str, A
     kinds, places = _places(architecture, drafts, workload.pipeline_parallel, cache, plain)
     notes += [note for note in (support_note, dtype_note, cache_note) if note]
     if (
-        any(state.kind == "latent" and not is_mla(state, architecture.family) for state in attention)
+        any(isinstance(state, Latent) and not is_mla(state, architecture.family) for state in attention)
         and row.caches is not Caches.DEEPSEEK_V4
     ):
         notes.append(f"vLLM does not run {architecture.family} as MLA: it stores the expanded K and V of every head, and no index keys")
@@ -192,16 +193,16 @@ def _check_sharing(architecture: Architecture, stages: int) -> None:
                 )
 
 
-def _check_context_parallel(state: Any, family: str, tp: int, dcp: int) -> None:
+def _check_context_parallel(state: AnyState, family: str, tp: int, dcp: int) -> None:
     """Decode context parallelism spreads tokens over ranks that hold the same heads: there have to be that many (config/model.py).
 
     A latent row stands on every rank; latents of a family without MLA are stored as the K and V of every query head.
     """
-    if state.kind in ("sliding", "chunked") or getattr(state, "window", None):
+    if isinstance(state, (Sliding, Chunked)) or (isinstance(state, Latent) and state.window):
         raise EngineRejectsError("vLLM refuses decode context parallelism with sliding windows", "leave decode_context_parallel at 1")
-    if state.kind not in ("full", "latent") or is_mla(state, family):
+    if not isinstance(state, (Full, Latent)) or is_mla(state, family):
         return
-    heads = state.kv_heads if state.kind == "full" else state.query_heads
+    heads = state.kv_heads if isinstance(state, Full) else state.query_heads
     if not heads:
         return
     copies = tp // heads
@@ -227,7 +228,7 @@ def stage_of(layers: int, stages: int) -> list[int]:
 
 
 def _places(
-    architecture: Architecture, drafts: Sequence[tuple[State, ...]], stages: int, cache: str, plain_layers: frozenset[str]
+    architecture: Architecture, drafts: Sequence[tuple[AnyState, ...]], stages: int, cache: str, plain_layers: frozenset[str]
 ) -> tuple[tuple[Kind, ...], tuple[Place, ...]]:
     """Every cache of every layer, in order; draft layers follow the model's, on the last stage."""
     layout = architecture.layers
@@ -236,12 +237,12 @@ def _places(
     numbers: dict[tuple[int, bool, bool], int] = {}
     places: list[Place] = []
 
-    def place(layer: int, on: int, states: tuple[State, ...], *, draft: bool) -> None:
-        indexed = any(state.kind == "index" for state in states)
+    def place(layer: int, on: int, states: tuple[AnyState, ...], *, draft: bool) -> None:
+        indexed = any(isinstance(state, Index) for state in states)
         for state in states:
             if not is_kept(state, architecture.family):
                 continue
-            plain = bool(plain_layers) and (str(layer) in plain_layers or (state.kind == "sliding" and _SLIDING_LAYERS in plain_layers))
+            plain = bool(plain_layers) and (str(layer) in plain_layers or (isinstance(state, Sliding) and _SLIDING_LAYERS in plain_layers))
             key = (id(state), plain, indexed)
             number = numbers.get(key)
             if number is None:

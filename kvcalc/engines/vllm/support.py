@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
+from kvcalc.core.states import Cross
 from kvcalc.core.units import clean
 from kvcalc.engines.base.families import unknown_family
 from kvcalc.engines.vllm.classes import CLASSES
@@ -53,7 +54,7 @@ def check_support(architecture: Architecture) -> str | None:
     shown = clean(name or family, 60)
     service, last = service_of(family, name)
     reason = _unserved(service, last, family)
-    if reason is None and any(state.kind == "cross" for state in architecture.states) and not (row.cross or (known and known.cross)):
+    if reason is None and any(isinstance(state, Cross) for state in architecture.states) and not (row.cross or (known and known.cross)):
         reason = "which has no model with its cross-attention"
     if reason is None and not row.recurrent and any(state.is_recurrent for state in architecture.states):
         reason = "which has no model with its recurrent layers"
