@@ -13,10 +13,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
+from kvcalc.core.errors import UnsupportedArchitectureError
 from kvcalc.core.formats import get_format
 from kvcalc.core.plan import Line
+from kvcalc.core.states import (
+    Chunked,
+    Compressed,
+    Cross,
+    Fixed,
+    Full,
+    GatedDeltaNet,
+    Index,
+    Kda,
+    Latent,
+    Lightning,
+    Mamba1,
+    Mamba2,
+    Nothing,
+    RgLru,
+    Rwkv,
+    Shared,
+    ShortConv,
+    Sliding,
+)
 from kvcalc.engines.vllm.specs import FULL_KINDS, RECURRENT, RING, Demand, Spec, decoding_tokens, held_tokens
 
 if TYPE_CHECKING:
@@ -132,20 +153,37 @@ def _times(sequences: int) -> str:
 # --- attention -------------------------------------------------------------------------------------------------------------------
 
 
-def parts_of(state: Any, spec: Spec) -> tuple[Part, ...]:
-    """The tensors of one attention layer, one undivided copy."""
+def parts_of(state: AnyState, spec: Spec) -> tuple[Part, ...]:
+    """The tensors of one attention layer, one undivided copy. Raises UnsupportedArchitectureError for keys of a state without heads."""
     if spec.role == "conv":
-        heads, width = state.kv_heads, spec.shape[1]
+        heads, width = _whole_heads(state), spec.shape[1]
         return (Part("conv", heads * width, get_format(spec.format).row_bytes(width) * heads),)
     if spec.shape[2] == 0:
         return (Part("index" if spec.role == "index" else spec.role or "latent", spec.shape[1], spec.row),)
-    heads = getattr(state, "kv_heads", None) or state.query_heads
+    heads = _whole_heads(state)
     stored = get_format(spec.format)
     key, value = spec.shape[1:]
     return (
         Part("key", heads * key, stored.key_bytes(key, heads)),
         Part("value", heads * value, stored.value_bytes(value, heads)),
     )
+
+
+def _whole_heads(state: AnyState) -> int:
+    """The heads of K and V over all ranks: a latent that is stored expanded has one a query head."""
+    match state:
+        case Full() | Sliding() | Chunked() | Cross():
+            return state.kv_heads
+        case Latent():
+            if state.query_heads:
+                return state.query_heads
+        case Shared() | Nothing() | Index() | Compressed():
+            pass
+        case Mamba1() | Mamba2() | GatedDeltaNet() | Kda() | Lightning() | Rwkv() | ShortConv() | RgLru() | Fixed():
+            pass
+        case _:
+            assert_never(state)
+    raise UnsupportedArchitectureError(f"kvcalc does not know the heads of states of kind {state.kind} under vLLM")
 
 
 def own_tokens(spec: Spec, demand: Demand) -> int:

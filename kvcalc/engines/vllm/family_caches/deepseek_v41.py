@@ -13,10 +13,11 @@ backend plain rows. Nothing is split by tensor parallelism. Pages of a block lie
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.formats import get_format
+from kvcalc.core.states import Compressed, Index, Latent
 from kvcalc.core.units import clean
 from kvcalc.engines.vllm import dtypes
 from kvcalc.engines.vllm.attention import Choice
@@ -91,7 +92,7 @@ def _default(start: Start, major: int) -> str:
 
 
 def _has_mega(start: Start, major: int) -> bool:
-    heads = {getattr(kind.state, "query_heads", None) or 0 for kind in start.kinds if kind.state.kind == "latent"}
+    heads = {kind.state.query_heads or 0 for kind in start.kinds if isinstance(kind.state, Latent)}
     return major == _BLACKWELL and _GROUPS % start.tp == 0 and heads == {_GROUP * _GROUPS}
 
 
@@ -108,17 +109,17 @@ def _plain(start: Start, major: int) -> Layout:
 def choose(kind: Kind, start: Start) -> Choice | None:
     """The kernels' blocks: 64 tokens on Hopper, else 128; windows have blocks of their own. Raises EngineRejectsError."""
     ask = Ask(0, dtypes.AUTO, start.card.capability)
-    if kind.state.kind == "latent":
+    if isinstance(kind.state, Latent):
         return Choice(Backend("DEEPSEEK_SPARSE_SWA", (), multiple=_WINDOW_BLOCK), ask, dtypes.AUTO)
     size = 64 if ask.major == _HOPPER else 128
     return Choice(Backend("DEEPSEEK_V41", (), sizes=(size,)), ask, dtypes.AUTO)
 
 
 def specs(layer: Layer) -> tuple[Spec, ...]:
-    """Rows, and the ring of the open group where one row stands for several tokens."""
+    """Rows, and the ring of the open group where one row stands for several tokens. Raises UnsupportedArchitectureError for other states."""
     layout = read_layout(layer.start)
-    state: Any = layer.kind.state
-    if state.kind == "latent":
+    state = layer.kind.state
+    if isinstance(state, Latent):
         width = state.latent_dim + state.rope_dim
         return (
             Spec(
@@ -127,15 +128,17 @@ def specs(layer: Layer) -> tuple[Spec, ...]:
                 layout.window,
                 (1, width, 0),
                 layout.format,
-                limit=state.window,
+                limit=state.window or 0,
                 alignment=layout.page,
                 stride=layout.stride,
             ),
         )
-    if state.kind == "index":
+    if isinstance(state, Index):
         width, row, stored = index_row(state)
         rows = Spec(MLA, layer.sizes.size, row, (1, width, 0), stored, per_state=state.ratio, alignment=layout.page, role="index")
         return (_whole(rows, layer),)
+    if not isinstance(state, Compressed):
+        raise UnsupportedArchitectureError(f"kvcalc has no rule for states of kind {state.kind} beside DeepSeek-V4.1's under vLLM")
     rows = Spec(
         MLA,
         layer.sizes.size,
@@ -159,7 +162,7 @@ def _whole(rows: Spec, layer: Layer) -> Spec:
     return rows._replace(stride=part.natural if is_padded else rows.natural)
 
 
-def _ring(state: Any, spec_tokens: int) -> Spec:
+def _ring(state: Compressed, spec_tokens: int) -> Spec:
     """Draft tokens, the one after them and the row before, in a power of two; K and score of a row in fp32."""
     size = max(_LEAST_RING, 1 << (spec_tokens + 1).bit_length())
     return Spec(RING, size, 2 * state.latent_dim * _FP32, (1, 2 * state.latent_dim, 0), "fp32", role="ring")

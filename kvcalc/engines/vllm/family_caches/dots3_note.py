@@ -10,10 +10,11 @@ block lie side by side. The kernels are Hopper's.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.formats import get_format
+from kvcalc.core.states import Index, Latent
 from kvcalc.engines.vllm import dtypes, layers
 from kvcalc.engines.vllm.attention import Choice
 from kvcalc.engines.vllm.backends import HOPPER, INDEXER, Ask, Backend
@@ -35,10 +36,10 @@ def choose(kind: Kind, start: Start) -> Choice | None:
     if start.cache != dtypes.AUTO:
         raise EngineRejectsError(f"vLLM refuses a cache of {start.cache} for dots3.note, whose kernels read the model's type", "auto")
     ask = Ask(0, dtypes.AUTO, start.card.capability)
-    state: Any = kind.state
-    if state.kind == "index":
+    state = kind.state
+    if isinstance(state, Index):
         return Choice(INDEXER, ask, dtypes.AUTO)
-    if state.window:
+    if isinstance(state, Latent) and state.window:
         return Choice(WINDOW, ask, dtypes.AUTO)
     if not kind.indexed:
         raise UnsupportedArchitectureError("kvcalc knows dots3.note under vLLM with index keys on its full layers")
@@ -47,9 +48,9 @@ def choose(kind: Kind, start: Start) -> Choice | None:
 
 def specs(layer: Layer) -> tuple[Spec, ...]:
     """One row a token, of the window's width."""
-    state: Any = layer.kind.state
+    state = layer.kind.state
     size = layer.sizes.size
-    if state.kind == "index":
+    if isinstance(state, Index):
         row = get_format(_INDEX_FORMAT).row_bytes(state.index_dim)
         kernel = math.gcd(INDEXER.sizes[0], size)
         stride = 1 if kernel == size else row * kernel
@@ -57,7 +58,7 @@ def specs(layer: Layer) -> tuple[Spec, ...]:
     width = _row_width(layer.start)
     own = layer.start.own
     row = get_format(own).row_bytes(width)
-    if state.window:
+    if isinstance(state, Latent) and state.window:
         return (Spec(SLIDING_MLA, size, row, (1, width, 0), own, limit=state.window),)
     return (Spec(MLA, size, row, (1, width, 0), own, stride=row),)
 
@@ -69,7 +70,7 @@ def is_outermost(_start: Start) -> bool:
 
 def _row_width(start: Start) -> int:
     """The width of a window's latent. Raises UnsupportedArchitectureError where no layer has one."""
-    states: list[Any] = [kind.state for kind in start.kinds if getattr(kind.state, "window", None)]
+    states = [kind.state for kind in start.kinds if isinstance(kind.state, Latent) and kind.state.window]
     if not states:
         raise UnsupportedArchitectureError("vLLM pads dots3.note's rows to those of its window layers, and this model has none")
-    return max(int(state.latent_dim + state.rope_dim) for state in states)
+    return max(state.latent_dim + state.rope_dim for state in states)

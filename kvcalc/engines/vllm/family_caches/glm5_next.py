@@ -13,10 +13,11 @@ GLM-5.3-Flash on four H100: blocks of 1,152, and a block id of 11 x (1,152 x 512
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvcalc.core.errors import EngineRejectsError
 from kvcalc.core.formats import get_format
+from kvcalc.core.states import Index
 from kvcalc.engines.vllm import attention, dtypes, layers
 from kvcalc.engines.vllm.attention import Choice
 from kvcalc.engines.vllm.backends import Ask, Backend
@@ -33,9 +34,9 @@ _CONSUMER_BLACKWELL = 12
 
 def choose(kind: Kind, start: Start) -> Choice | None:
     """Index keys are read in pages of pooled rows. Raises EngineRejectsError."""
-    if kind.state.kind != "index":
+    state = kind.state
+    if not isinstance(state, Index):
         return attention.choose(kind, start)
-    state: Any = kind.state
     ask = Ask(0, dtypes.AUTO, start.card.capability)
     sizes = tuple(state.pool * page for page in (_PAGES[1:] if ask.major == _CONSUMER_BLACKWELL else _PAGES))
     return Choice(Backend("GLM5_NEXT_INDEXER", (), sizes=sizes, leads=True, layout=lambda _ask: "BLHNC"), ask, dtypes.AUTO)
@@ -43,26 +44,25 @@ def choose(kind: Kind, start: Start) -> Choice | None:
 
 def specs(layer: Layer) -> tuple[Spec, ...]:
     """Pooled keys, then the ring of the open pool. Raises EngineRejectsError where the ring does not divide a block."""
-    if layer.kind.state.kind != "index":
+    state = layer.kind.state
+    if not isinstance(state, Index):
         return layers.specs(layer)
-    return _keys(layer), _ring(layer)
+    return _keys(layer, state), _ring(layer, state)
 
 
 def is_outermost(start: Start) -> bool:
     """The ring insists on it."""
-    return any(kind.state.kind == "index" for kind in start.kinds)
+    return any(isinstance(kind.state, Index) for kind in start.kinds)
 
 
-def _keys(layer: Layer) -> Spec:
-    state: Any = layer.kind.state
+def _keys(layer: Layer, state: Index) -> Spec:
     found = layers.index_spec(layer)._replace(per_state=state.pool)
     # Blocks of several kernel blocks keep them whole, packed or not.
     kernel = math.gcd(max(layer.choice.backend.sizes) if layer.choice else found.block, found.block)
     return found._replace(stride=1 if kernel == found.block else found.row * (kernel // state.pool))
 
 
-def _ring(layer: Layer) -> Spec:
-    state: Any = layer.kind.state
+def _ring(layer: Layer, state: Index) -> Spec:
     pools = -(-(state.pool + layer.start.spec_tokens) // state.pool)
     rows = state.pool * (1 << (pools - 1).bit_length())
     if layer.sizes.size % rows:

@@ -9,10 +9,11 @@ Inkling with 4 heads of 128 and a hidden width of 1,536: 4 x 1,024 x 2 B = 8,192
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvcalc.core.errors import EngineRejectsError, UnsupportedArchitectureError
 from kvcalc.core.formats import get_format
+from kvcalc.core.states import Chunked, Cross, Full, ShortConv, Sliding
 from kvcalc.engines.vllm import attention, layers
 from kvcalc.engines.vllm.attention import Choice
 from kvcalc.engines.vllm.backends import FLASH_ATTN, HOPPER
@@ -41,8 +42,12 @@ def specs(layer: Layer) -> tuple[Spec, ...]:
 
 
 def _convolutions(layer: Layer) -> Spec:
-    """Raises EngineRejectsError for more ranks than heads."""
-    state: Any = layer.kind.state
+    """Raises EngineRejectsError for more ranks than heads, UnsupportedArchitectureError for attention without KV heads."""
+    state = layer.kind.state
+    if not isinstance(state, (Full, Sliding, Chunked, Cross)):
+        raise UnsupportedArchitectureError(
+            f"kvcalc knows Inkling under vLLM with KV heads, and this layer keeps a state of kind {state.kind}"
+        )
     ranks = layer.start.tp
     if ranks > state.kv_heads:
         raise EngineRejectsError(
@@ -58,6 +63,6 @@ def _convolutions(layer: Layer) -> Spec:
 def _hidden(layer: Layer) -> tuple[int, int]:
     """The hidden width, and the taps of a convolution: those of the last one in the layer."""
     every = layer.start.architecture.layers.states.values()
-    beside: list[Any] = [state for states in every if any(item is layer.kind.state for item in states) for state in states]
-    last = next(state for state in reversed(beside) if state.kind == "short_conv")
+    beside = [state for states in every if any(item is layer.kind.state for item in states) for state in states]
+    last = next(state for state in reversed(beside) if isinstance(state, ShortConv))
     return last.channels, last.conv_kernel

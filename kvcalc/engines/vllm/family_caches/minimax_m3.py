@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcalc.core.errors import UnsupportedArchitectureError
+from kvcalc.core.states import Index
 from kvcalc.engines.vllm import attention, backends, dtypes, layers
 from kvcalc.engines.vllm.attention import Choice
 from kvcalc.engines.vllm.backends import Ask, Backend
@@ -45,7 +46,7 @@ INDEXER = Backend("MINIMAX_M3_SPARSE_INDEXER", (), sizes=(_BLOCK,))
 
 def choose(kind: Kind, start: Start) -> Choice | None:
     """Sparse layers name their kernel themselves and read the cache's type for every layer. Raises EngineRejectsError."""
-    if kind.state.kind == "index":
+    if isinstance(kind.state, Index):
         return Choice(INDEXER, Ask(0, dtypes.AUTO, start.card.capability), dtypes.AUTO)
     if not kind.indexed:
         return attention.choose(kind, start)

@@ -12,10 +12,11 @@ Pages of a block lie side by side, so groups are packed. Qwen3.8-Flash-Next on o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvcalc.core.errors import EngineRejectsError
 from kvcalc.core.formats import get_format
+from kvcalc.core.states import Fixed, Index
 from kvcalc.engines.vllm import attention, dtypes, layers, recurrent
 from kvcalc.engines.vllm.attention import Choice
 from kvcalc.engines.vllm.backends import Ask, Backend
@@ -36,7 +37,7 @@ _STREAMS = 4
 
 def choose(kind: Kind, start: Start) -> Choice | None:
     """Sparse layers name their kernels themselves. Raises EngineRejectsError."""
-    if kind.state.kind == "index":
+    if isinstance(kind.state, Index):
         return Choice(STATE, Ask(0, dtypes.AUTO, start.card.capability), dtypes.AUTO)
     if not kind.indexed or kind.state.is_recurrent:
         return attention.choose(kind, start)
@@ -46,22 +47,23 @@ def choose(kind: Kind, start: Start) -> Choice | None:
 
 def specs(layer: Layer) -> tuple[Spec, ...]:
     """The ring of raw keys before the compressed ones, as vLLM registers them."""
-    if layer.kind.state.kind == "index":
-        return _ring(layer), layers.index_spec(layer)
+    state = layer.kind.state
+    if isinstance(state, Index):
+        return _ring(layer, state), layers.index_spec(layer)
     found = layers.specs(layer)
-    return tuple(spec._replace(copied=True) for spec in found) if layer.kind.state.kind == "fixed" else found
+    return tuple(spec._replace(copied=True) for spec in found) if isinstance(state, Fixed) else found
 
 
 def is_outermost(start: Start) -> bool:
     """Only the side caches insist on it."""
-    return any(kind.state.kind == "index" for kind in start.kinds)
+    return any(isinstance(kind.state, Index) for kind in start.kinds)
 
 
 def least_page(start: Start) -> int:
     """The n-gram convolution takes part in choosing the block also where no layer keeps it (get_mamba_specs_from_config)."""
     width = (start.architecture.hidden_dim or 0) * _STREAMS
     types = recurrent.read_types(start.family, start.architecture.traits, start.args, start.own)
-    kept = any(kind.state.is_recurrent and kind.state.kind == "fixed" for kind in start.kinds)
+    kept = any(isinstance(kind.state, Fixed) for kind in start.kinds)
     return 0 if kept else get_format(types.conv).row_bytes(width) * (recurrent.NGRAM_ROWS + start.spec_tokens)
 
 
@@ -72,8 +74,7 @@ def notes(start: Start) -> tuple[str, ...]:
     return ("the config does not say mamba_ssm_dtype: recurrent states in the model's type; -E mamba_ssm_cache_dtype=float32 sets another",)
 
 
-def _ring(layer: Layer) -> Spec:
-    state: Any = layer.kind.state
+def _ring(layer: Layer, state: Index) -> Spec:
     rows = -(-(state.ratio + layer.start.spec_tokens) // state.ratio) * state.ratio
     if layer.sizes.size % rows:
         raise EngineRejectsError(

@@ -6,8 +6,9 @@ convolutions     nothing: a step sees the tokens of that step only
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from kvcalc.core.states import Full
 from kvcalc.engines.vllm import attention, layers
 from kvcalc.engines.vllm.attention import Choice
 from kvcalc.engines.vllm.selection import select_backend
@@ -28,8 +29,8 @@ def choose(kind: Kind, start: Start) -> Choice | None:
 def specs(layer: Layer) -> tuple[Spec, ...]:
     """Every layer holds every token."""
     (found,) = layers.specs(layer)
-    state: Any = layer.kind.state
-    return (found if state.kind == "full" else found._replace(kind=FULL, block=layer.sizes.size, limit=0, padded=0),)
+    state = layer.kind.state
+    return (found if isinstance(state, Full) else found._replace(kind=FULL, block=layer.sizes.size, limit=0, padded=0),)
 
 
 def notes(_start: Start) -> tuple[str, ...]:
