@@ -16,11 +16,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.core.errors import EngineRejectsError, KvcalcError, UsageError
-from kvcalc.core.units import clean
-from kvcalc.core.weights import WEIGHT_FORMATS, weight_format
 from kvcalc.engines import get_engine
 from kvcalc.hardware import Gpu, get_gpu
-from kvcalc.questions.documents.fit import CardShares, Sure
+from kvcalc.questions.weights import weights_per_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from kvcalc.core.architecture import Architecture
     from kvcalc.core.workload import Workload
     from kvcalc.engines.base.memory import Share
+    from kvcalc.questions.documents.fit import CardShares
     from kvcalc.questions.request import Request
 
 
@@ -56,6 +55,8 @@ class MemoryBudget:
 
     def origin(self) -> CardShares:
         """Where the memory for the cache comes from, in a document."""
+        from kvcalc.questions.documents.fit import CardShares, Sure
+
         sure = Sure(self.sure["memory"], self.sure["utilization"], self.sure["weights"], self.sure["overhead"])
         return CardShares(
             self.gpu.id,
@@ -207,29 +208,3 @@ def holds_on_card(architecture: Architecture, request: Request, shares: Mapping[
         raise
     except KvcalcError:
         return False
-
-
-def weights_per_device(
-    architecture: Architecture,
-    workload: Workload,
-    given: int | None,
-    measured: int | None,
-    weight_dtype: str | None,
-    sure: dict[str, str],
-) -> int:
-    """Bytes of the weights on one device: given, measured from the checkpoint's files, else parameters x type; divided evenly."""
-    if given is not None:
-        total, sure["weights"] = given, "given"
-    elif measured is not None:
-        total, sure["weights"] = measured, "exact: the checkpoint's own tensor table"
-    elif architecture.parameters is None:
-        raise UsageError(
-            f"the parameters of {clean(architecture.id)} are not known, so neither is the size of its weights", "give --weights SIZE"
-        )
-    else:
-        name = weight_format(weight_dtype or architecture.dtype or "bf16")
-        total = math.ceil(architecture.parameters * WEIGHT_FORMATS[name])
-        sure["weights"] = f"estimated: {architecture.parameters:,} parameters in {name}"
-    if workload.devices > 1:
-        sure["weights"] += f"; divided evenly over {workload.devices} devices"
-    return -(-total // workload.devices)

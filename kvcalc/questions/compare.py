@@ -21,8 +21,7 @@ from kvcalc.core.units import clean, human, parse_tokens
 from kvcalc.engines import canonical, get_engine
 from kvcalc.engines import names as engine_names
 from kvcalc.questions.documents.common import Engine as EngineInForce
-from kvcalc.questions.documents.common import UsedTechnique
-from kvcalc.questions.documents.compare import Attended, CompareDocument, Held, Kind, Row
+from kvcalc.questions.documents.compare import Attended, CompareDocument, Held, Kind, Row, UsedTechnique
 from kvcalc.questions.documents.kinds import Answer
 from kvcalc.questions.documents.parts import asked_of, engine_of, fault_of, figures_of, model_of
 from kvcalc.questions.set_fields import override

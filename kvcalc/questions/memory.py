@@ -55,7 +55,7 @@ def memory_of(plan: Plan, architecture: Architecture, workload: Workload) -> tup
         return _memory(plan, workload, None, None, gpu.memory), Basis(None, "measured" if gpu.known == "measured" else "nominal", None)
     if not known:
         return _memory(plan, workload, None, None, None), Basis(None, None, None)
-    from kvcalc.questions.card import weights_per_device
+    from kvcalc.questions.weights import weights_per_device
 
     weights = weights_per_device(architecture, workload, None, None, None, {})
     return _memory(plan, workload, weights, None, None), Basis("estimated", None, None)

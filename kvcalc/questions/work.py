@@ -18,8 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvcalc.questions.documents.common import Operations
-from kvcalc.questions.documents.compare import Work
+from kvcalc.questions.documents.compare import Operations, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

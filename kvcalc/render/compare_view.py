@@ -9,8 +9,7 @@ from kvcalc.core.units import clean, show_bytes, show_tokens
 from kvcalc.render.view import Column, Table, Text, View, show
 
 if TYPE_CHECKING:
-    from kvcalc.questions.documents.common import UsedTechnique
-    from kvcalc.questions.documents.compare import Attended, CompareDocument, Row
+    from kvcalc.questions.documents.compare import Attended, CompareDocument, Row, UsedTechnique
 
 _FIGURES = (
     Column("per_token", "per token, B", "bytes", 1),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcalc.core.units import clean, show_bytes, show_tokens
-from kvcalc.render.explain_view import sections
 from kvcalc.render.memory_view import devices_table, is_worth_a_table
 from kvcalc.render.view import Column, Facts, Table, Text, View, cells_of
 
@@ -30,7 +29,10 @@ def view(document: EstimateDocument) -> View:
     blocks: list[Table | Facts | Text] = [Facts(tuple(_facts(document))), lines_table(document)]
     if is_worth_a_table(document.memory):
         blocks.append(devices_table(document.memory))
-    blocks.extend(sections(document.derivation or ()))
+    if document.derivation:
+        from kvcalc.render.explain_view import sections
+
+        blocks.extend(sections(document.derivation))
     return View(
         headline=headline(document),
         blocks=tuple(blocks),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
-import socket
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from kvcalc.core.units import clean
 
 if TYPE_CHECKING:
+    from ipaddress import IPv4Address, IPv6Address
     from urllib.parse import SplitResult
 
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
@@ -36,6 +35,9 @@ def may_lead(origin: SplitResult, target: SplitResult) -> bool:
 
 
 def _depth(address: SplitResult) -> int:
+    import ipaddress
+    import socket
+
     host = (address.hostname or "").rstrip(".").lower()
     if host in _LOOPBACK or host.endswith(".localhost"):
         return _THIS_MACHINE
@@ -50,7 +52,7 @@ def _depth(address: SplitResult) -> int:
     return max((_depth_of(ipaddress.ip_address(str(name).partition("%")[0])) for name in found), default=_PUBLIC)
 
 
-def _depth_of(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> int:
+def _depth_of(address: IPv4Address | IPv6Address) -> int:
     mapped = getattr(address, "ipv4_mapped", None)
     if mapped is not None:
         return _depth_of(mapped)

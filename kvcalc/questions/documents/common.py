@@ -99,22 +99,6 @@ class Fault:
 
 
 @record
-class Operations:
-    """Multiply-adds of one sequence, generated token by token."""
-
-    projections: Count
-    scores: Count
-
-
-@record
-class UsedTechnique:
-    """A technique and the parameters that were in force."""
-
-    name: str
-    parameters: Mapping[str, int | str]
-
-
-@record
 class Device:
     """The memory of one device."""
 

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from kvcalc.questions.documents.common import Asked, Engine, Fault, Figures, Model, Operations, UsedTechnique
+from kvcalc.questions.documents.common import Asked, Engine, Fault, Figures, Model
 from kvcalc.questions.documents.kinds import Amount, AtLeast, Bytes, Count, Document, Most, Positive, record
+
+
+@record
+class Operations:
+    """Multiply-adds of one sequence, generated token by token."""
+
+    projections: Count
+    scores: Count
+
+
+@record
+class UsedTechnique:
+    """A technique and the parameters that were in force."""
+
+    name: str
+    parameters: Mapping[str, int | str]
 
 
 @record
