@@ -24,6 +24,7 @@ class Traits(Value):
 
     outer_model_type, is_multimodal     the wrapper around the language model
     quantization                        quantization_config's `quant_method`; kv_cache_* are its words about the cache
+    weight_types                        how the released checkpoint is quantised: fp8, mxfp4 experts, int4 experts
     class_defaults                      widths and counts of heads that the file leaves to its class
     cache_windows                       windows that the file gives to a class without layer types: one, or one a layer; 0 for none
     incomplete_group                    layers after the last whole group
@@ -84,6 +85,7 @@ class Traits(Value):
     outer_model_type: str | None = None
     is_multimodal: Flag | None = None
     quantization: str | None = None
+    weight_types: str | None = None
     kv_cache_quant_algo: str | None = None
     kv_cache_scheme: Annotated[dict[str, Any] | str, Either("a mapping or a word")] | None = None
     # GGUF

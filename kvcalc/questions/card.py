@@ -112,7 +112,8 @@ def memory_budget(
     least, most = (total, total) if memory is not None else _range(gpu)
     sure = {"memory": "given" if memory is not None else how_known(gpu)}
     fraction = _utilization(share, request, gpu, utilization, sure)
-    held = weights_per_device(architecture, workload, weights, measured, weight_dtype, sure)
+    usual = get_engine(request.engine).usual_weights
+    held = weights_per_device(architecture, workload, weights, measured, weight_dtype, sure, usual=usual)
     low, likely, high = share.overhead if overhead is None else (overhead, overhead, overhead)
     sure["overhead"] = "given" if overhead is not None else "exact: none" if share.is_nothing else f"estimated: {share.source}"
 

@@ -8,6 +8,7 @@ A new engine is one folder with one class: its name, version, settings and `plan
     server_flags               how a remedy is said on the engine's command line      default: not at all
     remedy_formats             formats that a remedy tries                            default: the common ones
     remedy_weights             narrower weights that a remedy tries                   default: fp8, int4
+    usual_weights              type of weights where nothing says another             default: that of the checkpoint
     rules                      plain sentences with which `explain ENGINE` opens      default: none
 
 A launch command and a start-up log are read by modules beside the class: launcher.py, launch.py, startlog.py.
@@ -148,6 +149,8 @@ class Engine(ABC):
     remedy_formats: ClassVar[tuple[str, ...]] = REMEDY_FORMATS
     #: Narrower weights that a remedy tries, the nearest to the full width first.
     remedy_weights: ClassVar[tuple[str, ...]] = ("fp8", "int4")
+    #: The type of weights that a model has under this engine where nothing says another; None = that of the checkpoint.
+    usual_weights: ClassVar[str | None] = None
     #: What a reader of `explain ENGINE` has to know first: one plain sentence a rule.
     rules: ClassVar[tuple[str, ...]] = ()
 

@@ -77,6 +77,7 @@ class Ollama(Engine):
     version: ClassVar[str] = "2026-08 (llama.cpp b10488)"
     by_layers: ClassVar[bool] = True
     remedy_weights: ClassVar[tuple[str, ...]] = ("q8_0", "q4_k_m")
+    usual_weights: ClassVar[str | None] = "q4_k_m"
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting("num_ctx", "int", None, "tokens a slot (num_ctx, OLLAMA_CONTEXT_LENGTH); default by the memory of all GPUs", least=4),
         Setting("num_parallel", "int", None, "slots (OLLAMA_NUM_PARALLEL); default one a sequence", least=1),
