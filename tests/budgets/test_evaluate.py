@@ -84,6 +84,21 @@ def test_three_remedies_for_a_smaller_overshoot(tmp_path: Path) -> None:
     assert [remedy.change for remedy in verdict.remedies] == [{"context": 20_480}, {"sequences": 10}, {"kv_dtype": "fp8"}]
 
 
+def test_a_context_is_a_remedy_from_the_least_that_the_budget_asks_for(tmp_path: Path) -> None:
+    """10 of 16 sequences, or 20,480 of 32,768 tokens: no remedy where the budget itself asks for a token more."""
+    asked = {"context": 32_768, "sequences": 16, "kv_memory": "1TiB"}
+    for least, remedy in ((20_480, [{"context": 20_480}]), (20_481, [])):
+        found = gate(tmp_path, asked | {"limits": {"total": 10 * 32_768 * PER_TOKEN, "min_context": least}})
+        assert [remedy.change for remedy in found.verdicts[0].remedies] == [*remedy, {"sequences": 10}, {"kv_dtype": "fp8"}]
+
+
+def test_a_shared_prefix_does_not_hide_the_remedy(tmp_path: Path) -> None:
+    """No context under the prefix is asked about: 1,024 + 16 x 19,456 tokens is what 20,480 tokens take."""
+    limit = (1024 + 16 * 19_456) * PER_TOKEN
+    found = gate(tmp_path, {"context": 32_768, "sequences": 16, "shared_prefix": 1024, "limits": {"total": limit}})
+    assert [remedy.change for remedy in found.verdicts[0].remedies] == [{"context": 20_480}, {"sequences": 9}, {"kv_dtype": "fp8"}]
+
+
 @pytest.mark.parametrize(
     ("budget", "code", "kind"),
     [

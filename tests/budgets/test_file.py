@@ -116,3 +116,12 @@ def test_mistakes_are_named_with_their_line(tmp_path: Path, text: str, words: st
         read_budgets(write(tmp_path, text))
     assert "kvcalc.yaml" in caught.value.message
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(("context", "least"), [(1, 2), (4096, 4097)])
+def test_the_least_context_may_be_the_budgets_own_and_no_more(tmp_path: Path, context: int, least: int) -> None:
+    budget = ONE + f"    context: {context}\n    kv_memory: 8GiB\n"
+    (found,) = read_budgets(write(tmp_path, f"{budget}    limits: {{min_context: {context}}}\n"))
+    assert found.limits["min_context"] == context
+    with pytest.raises(InvalidConfigError, match=f"is more than the context of {context:,}"):
+        read_budgets(write(tmp_path, f"{budget}    limits: {{min_context: {least}}}\n"))

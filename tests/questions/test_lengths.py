@@ -52,7 +52,16 @@ def test_how_many_fit() -> None:
     ideal = found.allocations[-1].fits
     assert ideal is not None
     assert ideal["p50"] == 30  # mean 325: 10,000 / 325 = 30.8
-    assert ideal["p99"] < ideal["p95"] < ideal["p50"]
+    # Variance (3 x 225² + 675²) / 4 = 389.7²: 21.6 x 325 + 1.645 x 389.7 x √21.6 = 10,000, and 18.7 so with 2.326.
+    assert (ideal["p95"], ideal["p99"]) == (21, 18)
+    assert found.allocations[0].fits == {"p50": 10, "p95": 10, "p99": 10}  # contiguous: 1,000 each, whatever the mix
+    assert [allocation.block_size for allocation in found.allocations] == [None, 16, 32, 64, 128, 256, None]
+
+
+def test_without_a_budget_nothing_is_said_to_fit() -> None:
+    found = traffic(FULL, "auto", read_lengths("100,200"))
+    assert found.fits_at == {"p50": None, "p95": None, "p99": None}
+    assert {allocation.fits for allocation in found.allocations} == {None}
 
 
 def test_percentiles_are_nearest_rank() -> None:
@@ -111,6 +120,16 @@ def test_files_that_hold_none_name_the_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(text)
     with pytest.raises(KvcalcError, match=r"trace\.csv"):
+        read_lengths(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("5\nx\n", 2), ("5\n\n6\n0\n", 4), ('{"tokens": 5}\n{\n', 2), ("tokens\n5\nx\n", 3), ("\n\n5 \n6 x\n", 4)]
+)
+def test_the_line_that_is_named_is_the_line_of_the_file(tmp_path: Path, text: str, line: int) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(text)
+    with pytest.raises(KvcalcError, match=rf"trace\.csv:{line}: "):
         read_lengths(str(path))
 
 

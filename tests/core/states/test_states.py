@@ -113,6 +113,12 @@ def test_windowed_latents_and_pooled_index_keys() -> None:
     assert total(Index(index_dim=128, format="bf16"), layers=1, context=3) == 3 * 256
 
 
+def test_a_compressed_latent_is_one_vector_a_row() -> None:
+    (buffer,) = every_state.Compressed(latent_dim=512, rope_dim=64, ratio=4).buffers()
+    assert (buffer.vectors, buffer.width, buffer.rope) == (1, 512, 64)
+    assert [buffer.extent.slots(tokens) for tokens in (3, 4, 131_072)] == [0, 1, 32_768]
+
+
 def test_query_heads_must_be_a_multiple() -> None:
     with pytest.raises(ValueError, match="multiple of kv_heads"):
         Full(kv_heads=3, head_dim=64, query_heads=32)

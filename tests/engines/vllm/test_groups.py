@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kvcalc.core.errors import EngineRejectsError
 from kvcalc.engines.vllm.groups import approximate_gcd, block_bytes, group_layers
-from kvcalc.engines.vllm.specs import CHUNKED, FULL, MLA, RECURRENT, RING, SLIDING, SLIDING_MLA, Spec
+from kvcalc.engines.vllm.specs import CHUNKED, FULL, MLA, RECURRENT, RING, SLIDING, SLIDING_MLA, Demand, Spec, held_tokens
 
 WIDE = Spec(FULL, 16, 4096, (8, 128, 128), "bf16")
 WINDOW = WIDE._replace(kind=SLIDING, limit=1024)
@@ -91,6 +91,35 @@ def test_packed_groups_keep_states_from_widening_the_block() -> None:
     assert block_bytes(groups, None, block_outermost=True) == 3 * 16 * 1152
     assert max(len(group.layers) for group in groups[1:]) == 3 * 16 * 1152 // 8000 == 6
     assert sum(len(group.layers) for group in groups) == 43
+
+
+def test_equal_pages_are_not_packed() -> None:
+    """The packing is for pages of two sizes: fifteen full layers beside ten windows are dealt into 8 and 7 as ever."""
+    assert grouped(*[WINDOW] * 10, *[WIDE] * 15, outer=True) == [10, 8, 7]
+
+
+def test_a_state_as_wide_as_the_widest_group_stands_alone() -> None:
+    ring = Spec(RING, 8, 1152, (1, 576, 0), "bf16")  # 9,216 B: one of two latents of 18,432 B holds two, one of 10,000 B and more one
+    assert grouped(LATENT, *[ring] * 4, outer=True) == [1, 2, 2]
+    assert grouped(LATENT, *[ring._replace(row=1300)] * 3, outer=True) == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("block", "page"), [(16, 70_000), (32, 131_072)])
+def test_a_promoted_window_keeps_its_padding_where_that_is_wider_than_the_block(block: int, page: int) -> None:
+    """Of 16 tokens it takes the 70,000 B that it was padded to; of 32, the 131,072 B that they need."""
+    full = WIDE._replace(block=block)
+    groups = group_layers([WINDOW._replace(padded=70_000), full], block_outermost=False, merge_windows=True)
+    assert block_bytes(groups, None, block_outermost=False) == page + block * 4096
+
+
+@pytest.mark.parametrize("kind", [SLIDING, SLIDING_MLA])
+def test_a_window_reserves_what_it_sees_and_what_is_in_flight(kind: str) -> None:
+    window = WINDOW._replace(kind=kind, limit=128)
+    assert held_tokens(window, Demand(context=10_000, in_flight=2048, retained=8)) == 127 + 8 + 2048
+    assert held_tokens(window, Demand(context=100, in_flight=2048, retained=8)) == 100
+    chunk = window._replace(kind=CHUNKED)
+    assert held_tokens(chunk, Demand(context=10_000, in_flight=2048, retained=8)) == 128 + 2048
+    assert held_tokens(chunk, Demand(context=100, in_flight=2048)) == 100
 
 
 def test_the_stride_of_a_packed_block() -> None:
