@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 
 
-@pytest.mark.parametrize("engine", ["vllm", "sglang", "llamacpp", "tensorrt_llm", "lmdeploy"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llamacpp", "tensorrt_llm", "lmdeploy", "exllamav3"])
 def test_a_flag_stands_in_one_table(engine: str) -> None:
     module = import_module(f"kvcalc.engines.{engine}.launch")
     tables = {name: set(getattr(module, name)) for name in ("_TRANSLATED", "_SETTINGS", "_REFUSED", "_DOUBTED", "_IDLE")}
