@@ -47,12 +47,34 @@ TESTS: dict[str, tuple[str, ...]] = {
     "kvcalc/budgets": ("tests/budgets",),
     "kvcalc/engines/vllm": ("tests/engines/vllm",),
     "kvcalc/engines/vllm/groups.py": ("tests/engines/vllm/test_groups.py",),
-    "kvcalc/engines/vllm/specs.py": ("tests/engines/vllm/test_groups.py", "tests/engines/vllm/test_recurrent.py"),
+    "kvcalc/engines/vllm/specs.py": ("tests/engines/vllm/test_groups.py",),
     "kvcalc/engines/sglang": ("tests/engines/sglang",),
     "kvcalc/engines/sglang/memory.py": ("tests/engines/sglang/test_memory.py",),
 }
+_GROUPS = "kvcalc/engines/vllm/groups.py"
+_PROMOTED = "padded = max(spec.padded, spec.natural * block // spec.block) if spec.padded else 0"
+_UNALIGNED = "a promoted kind has no alignment, so its page at the new block is that product already, and a page is never less"
 #: Mutants that change nothing a caller can see: (file, the line's text, the change) and the reason.
-EQUIVALENT: dict[tuple[str, str, str], str] = {}
+EQUIVALENT: dict[tuple[str, str, str], str] = {
+    (
+        "kvcalc/budgets/file.py",
+        'if workload.context is not None and limits.get("min_context", 0) > workload.context > 0:',
+        "0  →  1",
+    ): "of the default alone: no context is above 0 and below 1",
+    (
+        "kvcalc/budgets/file.py",
+        'if workload.context is not None and limits.get("min_context", 0) > workload.context > 0:',
+        "limits.get('min_context', 0) > workload.context > 0  →  limits.get('min_context', 0) > workload.context >= 0",
+    ): "a context of 0 is refused before, where the question is read",
+    (_GROUPS, _PROMOTED, "max(spec.padded, spec.natural * block // spec.block)  →  spec.padded"): _UNALIGNED,
+    (_GROUPS, _PROMOTED, "spec.natural * block  →  spec.natural // block"): _UNALIGNED,
+    (_GROUPS, _PROMOTED, "0  →  1"): "a page of one byte is less than any page, and full layers of any spec are one type",
+    (
+        _GROUPS,
+        "fitting = max(anchor // specs[bucket.layers[0]].page, 1)",
+        "max(anchor // specs[bucket.layers[0]].page, 1)  →  anchor // specs[bucket.layers[0]].page",
+    ): "the anchor is the widest of all, so at least one layer of a bucket of states",
+}
 
 _SWAPS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE),

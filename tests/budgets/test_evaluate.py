@@ -92,6 +92,11 @@ def test_a_context_is_a_remedy_from_the_least_that_the_budget_asks_for(tmp_path:
         assert [remedy.change for remedy in found.verdicts[0].remedies] == [*remedy, {"sequences": 10}, {"kv_dtype": "fp8"}]
 
 
+def test_one_token_is_a_remedy_too(tmp_path: Path) -> None:
+    found = gate(tmp_path, {"context": 16, "limits": {"total": PER_TOKEN}})
+    assert [remedy.change for remedy in found.verdicts[0].remedies] == [{"context": 1}]
+
+
 def test_a_shared_prefix_does_not_hide_the_remedy(tmp_path: Path) -> None:
     """No context under the prefix is asked about: 1,024 + 16 x 19,456 tokens is what 20,480 tokens take."""
     limit = (1024 + 16 * 19_456) * PER_TOKEN
