@@ -254,3 +254,20 @@ def test_a_wrapped_part_that_is_no_mapping_is_no_missing_part() -> None:
         wrapped = {"model_type": "gemma3", "text_config": wrapped}
     with pytest.raises(InvalidConfigError, match="more than 4 times"):
         read_config(wrapped)
+
+
+WHOLE = {"model_type": "llama", "hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 2}
+
+
+@pytest.mark.parametrize("name", ["decoder", "generator", "vlm_config"])
+def test_a_part_of_a_whole_model_does_not_take_its_place(name: str) -> None:
+    part = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 1}
+    assert read_config(WHOLE | {name: part}).states == read_config(WHOLE).states
+    assert read_config({"model_type": "llama", name: WHOLE}).states == read_config(WHOLE).states
+
+
+@pytest.mark.parametrize("value", ["int4", "int8", "q8_0", "nvfp4", "fp8_ds_mla", "index_fp8", "torch.int8"])
+@pytest.mark.parametrize("key", ["dtype", "torch_dtype"])
+def test_a_type_that_no_checkpoint_is_in(key: str, value: str) -> None:
+    with pytest.raises(InvalidConfigError, match="floating-point type"):
+        read_config(WHOLE | {key: value})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from kvcalc.core.errors import InvalidConfigError
-from kvcalc.core.formats import ALIASES, FORMATS
+from kvcalc.core.formats import ALIASES
 from kvcalc.core.traits import Traits
 from kvcalc.core.units import clean
 from kvcalc.sources.hf.families import fields
@@ -109,6 +109,10 @@ def class_name(raw: Mapping[str, Any], inner: Mapping[str, Any]) -> str:
     return ""
 
 
+#: Types that a checkpoint is in before anything is quantised.
+_NUMBERS = ("fp32", "bf16", "fp16", "fp8")
+
+
 def own_name(raw: Mapping[str, Any], model_type: str) -> str:
     """What the file calls itself, else its model_type."""
     name = raw.get("_name_or_path")
@@ -123,8 +127,11 @@ def dtype(raw: Mapping[str, Any], inner: Mapping[str, Any]) -> str | None:
             if value is None or value == "auto":
                 continue
             name = value.removeprefix("torch.") if isinstance(value, str) else ""
-            if ALIASES.get(name, name) not in FORMATS:
-                raise InvalidConfigError(f"config.json: '{key}' is {clean(repr(value), 40)}, and must name a number type such as bfloat16")
+            if ALIASES.get(name, name) not in _NUMBERS:
+                raise InvalidConfigError(
+                    f"config.json: '{key}' is {clean(repr(value), 40)}, and must name a floating-point type such as bfloat16",
+                    "what the weights are quantised to stands under quantization_config",
+                )
             return name
     return None
 

@@ -15,6 +15,10 @@ from kvcalc.sources.hf.families.defaults import text_type
 #: Where wrapped models keep their language model, in the order in which the names are tried.
 INNER = ("text_config", "language_config", "llm_config", "thinker_config", "decoder", "generator", "vlm_config")
 
+#: Names that a whole model may use for a part that is no language model: followed only where the model has no layers of its own.
+_PARTS = ("decoder", "generator", "vlm_config")
+_LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+
 #: How often a language model may be wrapped.
 DEEPEST = 4
 
@@ -44,7 +48,10 @@ def descend(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
 
 def _inner(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The wrapped config, if there is one."""
+    whole = any(config.get(name) is not None for name in _LAYERS)
     for name in INNER:
+        if whole and name in _PARTS:
+            continue
         value = config.get(name)
         if isinstance(value, Mapping):
             if value:
