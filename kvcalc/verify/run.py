@@ -82,7 +82,7 @@ def measure(fields: Mapping[str, Any], class_name: str, dtype: str, context: int
             raise
         except Exception as error:  # whatever a foreign class raises, it did not run
             raise _failed(model_type, error) from error
-        return Measured(type(model).__name__, torch.__version__, transformers.__version__, tuple(_layers(cache)))
+        return Measured(type(model).__name__, str(torch.__version__), str(transformers.__version__), tuple(_layers(cache)))
 
 
 def _failed(model_type: str, error: Exception) -> UnsupportedArchitectureError:

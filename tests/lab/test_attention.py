@@ -6,10 +6,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kvcalc.lab.attention import CAUSAL, EMPTY, attend, visible
+from kvcalc.lab.attention import CAUSAL, EMPTY, Append, attend, visible
 from kvcalc.lab.chunked import Chunk
 from kvcalc.lab.frame import angles, merge, rotate, split
-from kvcalc.lab.kv import Append, Preallocated
+from kvcalc.lab.kv import Preallocated
 from kvcalc.lab.sliding import Window
 from kvcalc.lab.turns import SinksAndWindow
 

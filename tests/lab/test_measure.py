@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 from kvcalc.cli.app import run as command_line
 from kvcalc.core.errors import UsageError
 from kvcalc.lab import kv, measure
+from kvcalc.lab.attention import Append
 from kvcalc.lab.lesson import Figure
 from kvcalc.lab.measure import Bench, allocated_by, bytes_of, largest_error
 from kvcalc.lab.report import run
@@ -110,7 +111,7 @@ def test_unequal_bytes_fail(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_unequal_output_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Forgetful(kv.Append):
+    class Forgetful(Append):
         """Loses the first token."""
 
         def extend(self, keys: torch.Tensor, values: torch.Tensor, at: torch.Tensor) -> object:
