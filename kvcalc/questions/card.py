@@ -4,8 +4,9 @@
     a share of what is left         (memory - weights - overhead) x share
     no share                        memory - weights - overhead
 
-Which of these an engine does, and its overhead, stands in its folder's memory.py. What an engine keeps for activations, graphs and buffers is found by running it, not by arithmetic: the overhead is an estimate with
-a low, a likely and a high figure, and so is the result. `--overhead`, `--weights` and `--kv-memory` replace estimates by facts.
+Which of these an engine does, and its overhead, stands in its folder's memory.py. What an engine keeps for activations, graphs and
+buffers is found by running it, not by arithmetic: the overhead is an estimate with a low, a likely and a high figure, and so is the
+result. `--overhead`, `--weights` and `--kv-memory` replace estimates by facts.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kvcalc.core.errors import UsageError
 from kvcalc.core.weights import weight_format
+from kvcalc.engines import get_engine
 from kvcalc.questions.documents.common import Basis, Device, Host, Memory
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def memory_of(plan: Plan, architecture: Architecture, workload: Workload) -> tup
         return _memory(plan, workload, None, None, None), Basis(None, None, None)
     from kvcalc.questions.weights import weights_per_device
 
-    weights = weights_per_device(architecture, workload, None, None, None, {})
+    usual = get_engine(plan.engine).usual_weights
+    weights = weights_per_device(architecture, workload, None, None, None, {}, usual=usual)
     return _memory(plan, workload, weights, None, None), Basis("estimated", None, None)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kvcalc.core.units import GIB
+from kvcalc.questions.estimate import estimate
 from kvcalc.questions.fit_card import size
 from kvcalc.questions.request import parse_request
 from kvcalc.questions.weights import published_as
@@ -59,6 +60,8 @@ def test_published_set_ups_fit(model: str, engine: str, gpu: str, question: dict
 def test_an_engine_whose_models_are_quantised_says_so() -> None:
     found = asked("qwen3-32b", "ollama", "rtx4090-24gb", context=8192)
     assert found.memory.sure["weights"] == "estimated: 32,762,123,264 parameters in q4_k_m, the engine's usual type"
+    alone = estimate(parse_request({"model": "qwen3-32b", "engine": "ollama", "context": 8192})).document()
+    assert alone.memory.devices[0].weights == found.memory.weights  # an estimate and a fit speak of the same weights
     wider = size(parse_request({"model": "qwen3-32b", "engine": "ollama", "gpu": "rtx4090-24gb", "context": 8192}), weight_dtype="bf16")
     assert wider.memory.weights == 2 * 32_762_123_264
 
